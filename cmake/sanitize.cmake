@@ -1,0 +1,11 @@
+# LUCID_SANITIZE=address,undefined | thread, set by the presets asan, tsan and fuzz.
+if(LUCID_SANITIZE)
+  add_compile_options(-fsanitize=${LUCID_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LUCID_SANITIZE})
+  if(LUCID_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  if(LUCID_BUILD_FUZZERS)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+  endif()
+endif()
