@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/op_enums.h"
 #include "tensor/paged_view.h"
 #include "tensor/tensor.h"
 
@@ -86,8 +87,6 @@ struct LinearGroupArgs {
   int32_t count = 0;
 };
 
-enum class Activation : int8_t { kSilu, kGeluTanh, kGeluErf, kRelu, kSigmoid };
-
 // y = act(gate) * up, elementwise over rows of `dim`.
 struct GluArgs {
   const float* gate = nullptr;
@@ -104,11 +103,6 @@ struct GluLinearArgs {
   LinearArgs up;                 // y unused
   float* y = nullptr;            // [rows, n_out]
   Activation act = Activation::kSilu;
-};
-
-enum class RopeStyle : int8_t {
-  kHalfSplit,    // pairs (i, i + rot/2), as Hugging Face checkpoints store q and k
-  kInterleaved,  // pairs (2i, 2i + 1), as GGUF `llama` files store them
 };
 
 // Rotates the first `rotary_dim` values of every head of x[T, n_heads, head_dim] in place of x or into y, by the
