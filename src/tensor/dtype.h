@@ -18,7 +18,10 @@ enum class DType : int32_t {
   kIQ2_XXS = 16, kIQ2_XS = 17, kIQ3_XXS = 18, kIQ1_S = 19, kIQ4_NL = 20, kIQ3_S = 21, kIQ2_S = 22, kIQ4_XS = 23,
   kI8 = 24, kI16 = 25, kI32 = 26, kI64 = 27, kF64 = 28, kIQ1_M = 29, kBF16 = 30,
   kTQ1_0 = 34, kTQ2_0 = 35, kMXFP4 = 39, kNVFP4 = 40,
+  // Types of safetensors files that GGUF has no number for.
+  kU8 = 100, kBool = 101, kF8E4M3 = 102, kF8E5M2 = 103,
 };
+inline constexpr int32_t kFirstDTypeNotInGguf = 100;
 
 // Decodes `n` values (a multiple of block_elems) from `src` into `dst`.
 using DecodeFn = void (*)(const std::byte* src, float* dst, int64_t n);
