@@ -1,0 +1,106 @@
+// Every thread runs every body, barriers order writes, and the pool survives reuse, idling and
+// crowding.
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "base/topology.h"
+
+namespace lucid {
+namespace {
+
+class ThreadPoolSizes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolSizes, testing::Values(1, 2, 3, 7, 16));
+
+TEST_P(ThreadPoolSizes, RunsTheBodyOncePerThreadManyTimes) {
+  const int n = GetParam();
+  ThreadPool pool(n);
+  EXPECT_EQ(pool.size(), n);
+  std::vector<int> calls(static_cast<size_t>(n), 0);  // plain ints: Run() itself must order them
+  const int runs = n > 4 ? 300 : 5000;
+  for (int i = 0; i < runs; ++i) {
+    pool.Run([&](int t) { ++calls[static_cast<size_t>(t)]; });
+  }
+  for (int c : calls) EXPECT_EQ(c, runs);
+}
+
+TEST_P(ThreadPoolSizes, BarrierMakesThePhaseBeforeVisibleToAll) {
+  const int n = GetParam();
+  ThreadPool pool(n);
+  std::vector<int> phase(static_cast<size_t>(n), 0);
+  std::atomic<int> errors{0};
+  const int phases = n > 4 ? 100 : 2000;
+  for (int run = 0; run < 3; ++run) {
+    pool.Run([&](int t) {
+      for (int p = 1; p <= phases; ++p) {
+        phase[static_cast<size_t>(t)] = p;
+        pool.Barrier();
+        for (int other : phase) errors += other != p ? 1 : 0;
+        pool.Barrier();
+      }
+    });
+  }
+  EXPECT_EQ(errors.load(), 0);
+}
+
+TEST_P(ThreadPoolSizes, WakesUpAfterAllThreadsFellAsleep) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> calls{0};
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    pool.Run([&](int) { ++calls; });
+  }
+  EXPECT_EQ(calls.load(), 5 * GetParam());
+}
+
+TEST_P(ThreadPoolSizes, ASlowThreadIsWaitedForAtTheBarrier) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> ready{0};
+  std::atomic<int> errors{0};
+  pool.Run([&](int t) {
+    if (t == pool.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ++ready;
+    pool.Barrier();
+    errors += ready.load() != pool.size() ? 1 : 0;
+  });
+  EXPECT_EQ(errors.load(), 0);
+}
+
+TEST(ThreadPool, CanBeCreatedAndDestroyedWithoutARun) {
+  for (int i = 0; i < 20; ++i) ThreadPool pool(3);
+}
+
+TEST(Topology, CountsAtLeastOneCoreAndNoMoreThanTheAllowedCpus) {
+  EXPECT_GE(PhysicalCoreCount(), 1);
+  EXPECT_LE(PhysicalCoreCount(), AllowedCpuCount());
+}
+
+TEST(Topology, ReadsTheCpuQuota) {
+  EXPECT_EQ(CpusOfQuota("max 100000"), std::nullopt);
+  EXPECT_EQ(CpusOfQuota(""), std::nullopt);
+  EXPECT_EQ(CpusOfQuota("100000"), std::nullopt);
+  EXPECT_EQ(CpusOfQuota("100000 0"), std::nullopt);
+  EXPECT_EQ(CpusOfQuota("100000 100000"), 1);
+  EXPECT_EQ(CpusOfQuota("150000 100000"), 2);
+  EXPECT_EQ(CpusOfQuota("5000 100000"), 1);
+}
+
+TEST(CpuFeatures, LargerSetsImplySmallerOnes) {
+  const CpuFeatures& f = GetCpuFeatures();
+  EXPECT_TRUE(!f.avx512 || f.avx2);
+  EXPECT_TRUE(!f.avx512_bf16 || f.avx512);
+  EXPECT_TRUE(!f.amx_int8 || f.amx_tile);
+  EXPECT_FALSE(Describe(f).empty());
+#if defined(__x86_64__)
+  EXPECT_EQ(f.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+#endif
+}
+
+}  // namespace
+}  // namespace lucid

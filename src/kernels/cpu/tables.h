@@ -1,0 +1,14 @@
+// The kernel tables of each instruction set: the only symbol that cpu/isa_<name>.cc exports.
+#pragma once
+
+#include "kernels/table.h"
+
+namespace lucid {
+
+const KernelTable& GenericKernels();  // the base instruction set of the build
+#if defined(__x86_64__)
+const KernelTable& Avx2Kernels();    // needs CpuFeatures::avx2
+const KernelTable& Avx512Kernels();  // needs CpuFeatures::avx512
+#endif
+
+}  // namespace lucid

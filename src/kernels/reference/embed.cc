@@ -1,0 +1,30 @@
+// Rows picked by index: the embedding table and the rows whose logits are wanted. See reference.h.
+#include <cstring>
+
+#include "kernels/reference/reference.h"
+#include "kernels/split.h"
+
+namespace lucid::reference {
+
+void Embed(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const EmbedArgs*>(args);
+  const DTypeInfo& info = Info(a.table.dtype);
+  const int64_t dim = a.table.cols();
+  const Share share = ShareOf(step.n_tokens, 1, thread);
+  for (int64_t t = share.begin; t < share.end; ++t) {
+    float* y = a.y + t * dim;
+    info.decode(a.table.row(step.tokens[t]), y, dim);
+    for (int64_t i = 0; i < dim; ++i) y[i] *= a.scale;
+  }
+}
+
+void GatherRows(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const GatherRowsArgs*>(args);
+  const Share share = ShareOf(step.n_outputs, 1, thread);
+  for (int64_t r = share.begin; r < share.end; ++r) {
+    std::memcpy(a.y + r * a.dim, a.x + step.output_rows[r] * a.dim,
+                static_cast<size_t>(a.dim) * sizeof(float));
+  }
+}
+
+}  // namespace lucid::reference

@@ -1,0 +1,49 @@
+// The reference kernels: the plainest float32 definition of every op, the yardstick of all other
+// kernels and the executor behind `--isa reference`.
+//
+// Sums are kept in double, so a result is right to the last float32 digit or so whatever the order.
+// Work is split over threads by rows or heads only, hence threads never change a result. One file
+// per family; the table is in table.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/args.h"
+
+namespace lucid::reference {
+
+void Embed(const void* args, const StepView& step, const ThreadSlot& thread);        // embed.cc
+void GatherRows(const void* args, const StepView& step, const ThreadSlot& thread);   // embed.cc
+void RmsNorm(const void* args, const StepView& step, const ThreadSlot& thread);      // norm.cc
+void AddRmsNorm(const void* args, const StepView& step, const ThreadSlot& thread);   // norm.cc
+void Linear(const void* args, const StepView& step, const ThreadSlot& thread);       // linear.cc
+void LinearGroup(const void* args, const StepView& step, const ThreadSlot& thread);  // linear.cc
+void GluLinear(const void* args, const StepView& step, const ThreadSlot& thread);    // linear.cc
+void Rope(const void* args, const StepView& step, const ThreadSlot& thread);         // rope.cc
+void NormRope(const void* args, const StepView& step, const ThreadSlot& thread);     // rope.cc
+void KvStore(const void* args, const StepView& step, const ThreadSlot& thread);      // kv.cc
+void Attention(const void* args, const StepView& step, const ThreadSlot& thread);    // attention.cc
+void Glu(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
+void Add(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
+void Scale(const void* args, const StepView& step, const ThreadSlot& thread);    // elementwise.cc
+void Softcap(const void* args, const StepView& step, const ThreadSlot& thread);  // elementwise.cc
+
+size_t LinearScratch(const void* args, int64_t max_rows);
+size_t LinearGroupScratch(const void* args, int64_t max_rows);
+size_t GluLinearScratch(const void* args, int64_t max_rows);
+size_t AttentionScratch(const void* args, int64_t max_rows);
+
+// One group of `dim` values: y = x * rsqrt(mean(x^2) + eps) * weight. In place allowed.
+void NormalizeGroup(const float* x, const float* weight, float* y, int64_t dim, float eps);
+// One head at `position`, see RopeArgs. In place allowed.
+void RotateHead(const RopeArgs& args, int32_t position, const float* x, float* y);
+float Activate(Activation act, float x);
+// cap * tanh(x / cap).
+float SoftcapOne(float x, float cap);
+// First byte of position `position` of KV head `head` in a KvView array whose vectors have `bytes`
+// bytes.
+std::byte* KvPlace(std::byte* base, const KvView& kv, const int32_t* block_table, int64_t position,
+                   int64_t head, int64_t bytes);
+
+}  // namespace lucid::reference

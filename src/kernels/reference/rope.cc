@@ -1,0 +1,49 @@
+// Rotary position embedding (Su et al. 2021, arXiv 2104.09864, section 3.4.2). See reference.h.
+//
+// The angle is rounded to float32 before its cosine is taken, as the Hugging Face models do it: at
+// position p the two ways differ by about 1e-7 * p, and what models were trained and tested with is
+// the float32 one.
+#include <cmath>
+
+#include "kernels/reference/reference.h"
+#include "kernels/split.h"
+
+namespace lucid::reference {
+
+void RotateHead(const RopeArgs& a, int32_t position, const float* x, float* y) {
+  const int64_t half = a.rotary_dim / 2;
+  const bool interleaved = a.style == RopeStyle::kInterleaved;
+  for (int64_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position) * a.inv_freq[i];
+    const auto c = static_cast<float>(std::cos(static_cast<double>(angle)) * a.attn_factor);
+    const auto s = static_cast<float>(std::sin(static_cast<double>(angle)) * a.attn_factor);
+    const int64_t first = interleaved ? 2 * i : i;
+    const int64_t second = interleaved ? 2 * i + 1 : i + half;
+    const float x0 = x[first];
+    const float x1 = x[second];
+    y[first] = x0 * c - x1 * s;
+    y[second] = x1 * c + x0 * s;
+  }
+  for (int64_t i = a.rotary_dim; i < a.head_dim; ++i) y[i] = x[i];
+}
+
+void Rope(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const RopeArgs*>(args);
+  const Share share = ShareOf(step.n_tokens * a.n_heads, 1, thread);
+  for (int64_t i = share.begin; i < share.end; ++i) {
+    RotateHead(a, step.positions[i / a.n_heads], a.x + i * a.head_dim, a.y + i * a.head_dim);
+  }
+}
+
+void NormRope(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const NormRopeArgs*>(args);
+  const RopeArgs& rope = a.rope;
+  const Share share = ShareOf(step.n_tokens * rope.n_heads, 1, thread);
+  for (int64_t i = share.begin; i < share.end; ++i) {
+    float* y = rope.y + i * rope.head_dim;
+    NormalizeGroup(a.norm.x + i * rope.head_dim, a.norm.weight, y, rope.head_dim, a.norm.eps);
+    RotateHead(rope, step.positions[i / rope.n_heads], y, y);
+  }
+}
+
+}  // namespace lucid::reference

@@ -1,0 +1,36 @@
+// The table of the reference kernels: an entry for every op, none of which refuses anything.
+#include "kernels/table.h"
+#include "kernels/reference/reference.h"
+
+namespace lucid {
+namespace {
+
+constexpr Kernel kKernels[] = {
+    {KernelOp::kEmbed, "embed.reference", reference::Embed},
+    {KernelOp::kRmsNorm, "rms_norm.reference", reference::RmsNorm},
+    {KernelOp::kAddRmsNorm, "add_rms_norm.reference", reference::AddRmsNorm},
+    {KernelOp::kLinear, "linear.reference", reference::Linear, reference::LinearScratch},
+    {KernelOp::kLinearGroup, "linear_group.reference", reference::LinearGroup,
+     reference::LinearGroupScratch},
+    {KernelOp::kGlu, "glu.reference", reference::Glu},
+    {KernelOp::kGluLinear, "glu_linear.reference", reference::GluLinear,
+     reference::GluLinearScratch},
+    {KernelOp::kRope, "rope.reference", reference::Rope},
+    {KernelOp::kNormRope, "norm_rope.reference", reference::NormRope},
+    {KernelOp::kKvStore, "kv_store.reference", reference::KvStore},
+    {KernelOp::kAttention, "attention.reference", reference::Attention,
+     reference::AttentionScratch},
+    {KernelOp::kAdd, "add.reference", reference::Add},
+    {KernelOp::kScale, "scale.reference", reference::Scale},
+    {KernelOp::kSoftcap, "softcap.reference", reference::Softcap},
+    {KernelOp::kGatherRows, "gather_rows.reference", reference::GatherRows},
+};
+constexpr KernelTable kTable = {"reference", kKernels};
+
+}  // namespace
+
+const KernelTable& ReferenceKernels() {
+  return kTable;
+}
+
+}  // namespace lucid

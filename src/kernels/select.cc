@@ -1,0 +1,118 @@
+// Which tables this CPU can run, and which kernel of them runs an op. Entry points: SelectTables,
+// ChooseKernel.
+#include <string>
+
+#include "base/check.h"
+#include "base/cpu_features.h"
+#include "kernels/cpu/tables.h"
+#include "kernels/table.h"
+
+namespace lucid {
+namespace {
+
+struct TableRow {
+  const KernelTable& (*get)();
+  bool (*runs_here)(const CpuFeatures& cpu);
+};
+
+bool Always(const CpuFeatures&) {
+  return true;
+}
+
+// Best first. Adding an instruction set: a row here, one in cmake/isa.cmake, and cpu/isa_<name>.cc.
+constexpr TableRow kTables[] = {
+#if defined(__x86_64__)
+    {Avx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
+    {Avx2Kernels, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+#endif
+    {GenericKernels, Always},
+    {ReferenceKernels, Always},
+};
+
+std::string Choices() {
+  std::string names = "auto";
+  for (const TableRow& row : kTables) {
+    if (row.runs_here(GetCpuFeatures())) names += fmt::format(", {}", row.get().isa);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string_view Name(KernelOp op) {
+  switch (op) {
+    case KernelOp::kEmbed:
+      return "embed";
+    case KernelOp::kRmsNorm:
+      return "rms_norm";
+    case KernelOp::kAddRmsNorm:
+      return "add_rms_norm";
+    case KernelOp::kLinear:
+      return "linear";
+    case KernelOp::kLinearGroup:
+      return "linear_group";
+    case KernelOp::kGlu:
+      return "glu";
+    case KernelOp::kGluLinear:
+      return "glu_linear";
+    case KernelOp::kRope:
+      return "rope";
+    case KernelOp::kNormRope:
+      return "norm_rope";
+    case KernelOp::kKvStore:
+      return "kv_store";
+    case KernelOp::kAttention:
+      return "attention";
+    case KernelOp::kAdd:
+      return "add";
+    case KernelOp::kScale:
+      return "scale";
+    case KernelOp::kSoftcap:
+      return "softcap";
+    case KernelOp::kGatherRows:
+      return "gather_rows";
+  }
+  return "unknown";
+}
+
+Result<std::vector<const KernelTable*>> SelectTables(std::string_view isa) {
+  bool below_ceiling = isa.empty() || isa == "auto";
+  std::vector<const KernelTable*> tables;
+  for (const TableRow& row : kTables) {
+    const bool named = row.get().isa == isa;
+    const bool runs_here = row.runs_here(GetCpuFeatures());
+    if (named && !runs_here) {
+      return Err(ErrorCode::kInvalidArgument,
+                 "this CPU cannot run the instruction set \"{}\"; it can run {}", isa, Choices());
+    }
+    below_ceiling = below_ceiling || named;
+    if (below_ceiling && runs_here) tables.push_back(&row.get());
+  }
+  if (tables.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "unknown instruction set \"{}\"; this CPU can run {}",
+               isa, Choices());
+  }
+  return tables;
+}
+
+KernelChoice ChooseKernel(std::span<const KernelTable* const> tables, KernelOp op,
+                          const void* args) {
+  KernelChoice choice;
+  for (const KernelTable* table : tables) {
+    for (const Kernel& kernel : table->kernels) {
+      if (kernel.op != op) continue;
+      const char* reason = kernel.refuse != nullptr ? kernel.refuse(args) : nullptr;
+      if (reason == nullptr) {
+        choice.kernel = &kernel;
+        choice.isa = table->isa;
+        return choice;
+      }
+      if (!choice.refused.empty()) choice.refused += "; ";
+      choice.refused += fmt::format("{}: {} {}", table->isa, kernel.name, reason);
+    }
+  }
+  LUCID_CHECK(false, "no kernel table has an entry for {}", Name(op));
+  return choice;
+}
+
+}  // namespace lucid
