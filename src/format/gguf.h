@@ -45,16 +45,20 @@ struct GgufEntry {
   GgufValue value;
 };
 
+struct ParsedGguf;
+
 class GgufFile final : public Checkpoint {
  public:
   // Opens `path`; if it is a part of a split file (`split.count` > 1), all parts, found by their names.
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // The same for one file in memory, which must outlive the result; `name` stands for it in errors.
+  static Result<std::unique_ptr<GgufFile>> FromBytes(std::span<const std::byte> bytes, std::string name);
 
   Format format() const override { return Format::kGguf; }
   std::span<const TensorEntry> tensors() const override { return tensors_; }
   const TensorEntry* Find(std::string_view name) const override;
   std::span<const std::string> files() const override { return paths_; }
-  uint64_t file_bytes() const override;
+  uint64_t file_bytes() const override { return file_bytes_; }
 
   uint32_t version() const { return version_; }
   uint32_t alignment() const { return alignment_; }
@@ -72,8 +76,16 @@ class GgufFile final : public Checkpoint {
   Result<bool> GetBoolOr(std::string_view key, bool absent) const;
 
  private:
+  GgufFile() = default;
+  Status OpenParts(const std::string& path, int64_t index, int64_t count);
+  void Adopt(ParsedGguf part, int shard);
+  Status BuildIndex();
+  Result<const GgufValue*> Require(std::string_view key) const;
+  tl::unexpected<Error> WrongType(std::string_view key, const GgufValue& value, std::string_view wanted) const;
+
   std::vector<MmapFile> maps_;
   std::vector<std::string> paths_;
+  uint64_t file_bytes_ = 0;
   uint32_t version_ = 0;
   uint32_t alignment_ = 32;
   std::vector<GgufEntry> metadata_;
