@@ -1,0 +1,169 @@
+#include "plan/builder.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "plan/op_table.h"
+
+namespace lucid {
+Value LayerScope::Vec(std::string_view name, Extent n) const {
+  return builder_.Vec(fmt::format("blk.{}.{}", layer_, name), n);
+}
+
+Value LayerScope::Mat(std::string_view name, Extent n_out, Extent n_in) const {
+  return builder_.Mat(fmt::format("blk.{}.{}", layer_, name), n_out, n_in);
+}
+
+Builder::Builder(std::string arch) {
+  plan_.arch = std::move(arch);
+  const auto add = [this](BatchInput input, const char* name, Shape shape) {
+    ValueInfo info;
+    info.kind = ValueKind::kBatch;
+    info.name = name;
+    info.shape = shape;
+    const Value v = NewValue(std::move(info));
+    LUCID_CHECK(v == Plan::Batch(input));
+  };
+  add(BatchInput::kTokens, "tokens", {Symbol::kTokens});
+  add(BatchInput::kPositions, "positions", {Symbol::kTokens});
+  add(BatchInput::kSequence, "sequence", {Symbol::kTokens});
+  add(BatchInput::kBlockTables, "block_tables", {Symbol::kSequences, Symbol::kContext});
+  add(BatchInput::kOutputRows, "output_rows", {Symbol::kOutputs});
+}
+
+Value Builder::NewValue(ValueInfo info) {
+  plan_.values.push_back(std::move(info));
+  return Value{static_cast<int32_t>(plan_.values.size() - 1)};
+}
+
+Value Builder::Vec(std::string_view name, Extent n) { return Weight(name, {n.size}, {n}); }
+
+Value Builder::Mat(std::string_view name, Extent n_out, Extent n_in) {
+  return Weight(name, {n_out.size, n_in.size}, {n_out, n_in});
+}
+
+Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents) {
+  for (size_t i = 0; i < plan_.values.size(); ++i) {
+    const ValueInfo& v = plan_.values[i];
+    if (v.kind == ValueKind::kWeight && v.name == name) {
+      LUCID_CHECK(v.shape == shape, "weight {} is used with two shapes", name);
+      return Value{static_cast<int32_t>(i)};
+    }
+  }
+  ValueInfo info;
+  info.kind = ValueKind::kWeight;
+  info.name = std::string(name);
+  info.shape = shape;
+  info.extents = std::move(extents);
+  return NewValue(std::move(info));
+}
+
+Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where) {
+  Op op{.kind = kind, .name = name, .inputs = std::move(inputs), .outputs = {}, .attrs = std::move(attrs),
+        .where = where};
+  Result<std::vector<Shape>> shapes = Info(kind).infer(plan_, op);
+  LUCID_CHECK(shapes.has_value(), "{} (emitted at {}:{})", shapes.error().message, where.file_name(), where.line());
+  LUCID_CHECK(shapes->size() == 1, "the builder emits ops of one result only");
+  ValueInfo result;
+  result.name = std::move(name);
+  result.shape = shapes->front();
+  result.producer = static_cast<int32_t>(plan_.ops.size());
+  if (kind == OpKind::kKvStore) {  // a new version of the cache it writes to
+    const ValueInfo& kv = plan_.Info(op.inputs[0]);
+    result.kind = ValueKind::kKv;
+    result.kv_layer = kv.kv_layer;
+  }
+  const Value out = NewValue(std::move(result));
+  op.outputs = {out};
+  plan_.ops.push_back(std::move(op));
+  return out;
+}
+
+Value Builder::Embed(Value table, double scale, Where where) {
+  return Emit(OpKind::kEmbed, "embed", {table, Plan::Batch(BatchInput::kTokens)},
+              EmbedAttrs{static_cast<float>(scale)}, where);
+}
+
+Value Builder::RmsNorm(Value x, Value weight, double eps, Where where) {
+  const ValueInfo& w = plan_.Info(weight);
+  return Emit(OpKind::kRmsNorm, w.name, {x, weight}, NormAttrs{static_cast<float>(eps), w.shape[0].size}, where);
+}
+
+Value Builder::Linear(Value x, Value w, Value bias, Where where) {
+  return Emit(OpKind::kLinear, plan_.Info(w).name, {x, w, bias}, LinearAttrs{}, where);
+}
+
+Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors, Where where) {
+  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope", {x, Plan::Batch(BatchInput::kPositions), freq_factors},
+              RopeAttrs{spec, head_dim}, where);
+}
+
+Value Builder::Kv(const KvSpec& spec, std::string_view name) {
+  ValueInfo info;
+  info.kind = ValueKind::kKv;
+  info.name = std::string(name);
+  info.shape = {Symbol::kSequences, Symbol::kContext, spec.heads, spec.k_dim + spec.v_dim};
+  info.kv_layer = static_cast<int32_t>(plan_.kv_layers.size());
+  plan_.kv_layers.push_back(spec);
+  return NewValue(std::move(info));
+}
+
+Value Builder::KvStore(Value kv, Value k, Value v, Where where) {
+  return Emit(OpKind::kKvStore, plan_.Info(kv).name + ".store",
+              {kv, k, v, Plan::Batch(BatchInput::kPositions), Plan::Batch(BatchInput::kSequence),
+               Plan::Batch(BatchInput::kBlockTables)},
+              KvStoreAttrs{}, where);
+}
+
+Value Builder::Attention(Value q, Value kv, const AttentionOptions& options, Where where) {
+  const ValueInfo& cache = plan_.Info(kv);
+  const KvSpec& spec = plan_.kv_layers[static_cast<size_t>(cache.kv_layer)];
+  AttentionAttrs attrs;
+  attrs.scale = static_cast<float>(options.scale);
+  attrs.window = static_cast<int32_t>(options.window);
+  attrs.softcap = static_cast<float>(options.softcap);
+  attrs.n_heads = plan_.Info(q).shape.Width() / spec.k_dim;
+  std::string name = cache.name;
+  if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);  // "blk.0.kv.store" -> "blk.0.kv"
+  if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);
+  return Emit(OpKind::kAttention, name + ".attn",
+              {q, kv, Plan::Batch(BatchInput::kPositions), Plan::Batch(BatchInput::kSequence),
+               Plan::Batch(BatchInput::kBlockTables)},
+              attrs, where);
+}
+
+Value Builder::Add(Value a, Value b, Where where) {
+  return Emit(OpKind::kAdd, plan_.Info(b).name + ".add", {a, b}, AddAttrs{}, where);
+}
+
+Value Builder::Glu(Value gate, Value up, Activation act, Where where) {
+  return Emit(OpKind::kGlu, plan_.Info(gate).name + ".glu", {gate, up}, GluAttrs{act}, where);
+}
+
+Value Builder::Scale(Value x, double factor, Where where) {
+  return Emit(OpKind::kScale, plan_.Info(x).name + ".scale", {x}, ScaleAttrs{static_cast<float>(factor)}, where);
+}
+
+Value Builder::Softcap(Value x, double cap, Where where) {
+  return Emit(OpKind::kSoftcap, plan_.Info(x).name + ".softcap", {x}, SoftcapAttrs{static_cast<float>(cap)}, where);
+}
+
+Value Builder::GatherRows(Value x, Where where) {
+  return Emit(OpKind::kGatherRows, plan_.Info(x).name + ".rows", {x, Plan::Batch(BatchInput::kOutputRows)},
+              GatherRowsAttrs{}, where);
+}
+
+Value Builder::Named(Value v, std::string name) {
+  ValueInfo& info = plan_.values[static_cast<size_t>(v.id)];
+  LUCID_CHECK(info.producer >= 0, "only results of ops can be named");
+  plan_.ops[static_cast<size_t>(info.producer)].name = name;
+  info.name = std::move(name);
+  return v;
+}
+
+Plan Builder::Finish(Value logits) {
+  plan_.logits = Named(logits, "logits");
+  return std::move(plan_);
+}
+
+}  // namespace lucid

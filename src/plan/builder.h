@@ -1,0 +1,89 @@
+// Builder: the vocabulary in which architectures are written (models/*.cc). Each method appends one op.
+//
+// Shapes are inferred as ops are added; a contradiction is our own bug, found at once by LUCID_CHECK with the op's name.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace lucid {
+
+class Builder;
+
+// Names the weights of one layer: Vec("attn_norm", dim) is the slot "blk.<layer>.attn_norm".
+class LayerScope {
+ public:
+  Value Vec(std::string_view name, Extent n) const;
+  Value Mat(std::string_view name, Extent n_out, Extent n_in) const;
+  int layer() const { return layer_; }
+
+ private:
+  friend class Builder;
+  LayerScope(Builder& builder, int layer) : builder_(builder), layer_(layer) {}
+  Builder& builder_;
+  int layer_;
+};
+
+struct AttentionOptions {
+  double scale = 0;
+  int64_t window = 0;  // 0: all earlier positions
+  double softcap = 0;
+};
+
+class Builder {
+ public:
+  explicit Builder(std::string arch);
+
+  // Weights. Asking twice for one name gives the same value (tied embeddings).
+  Value Vec(std::string_view name, Extent n);
+  Value Mat(std::string_view name, Extent n_out, Extent n_in);
+  LayerScope Layer(int layer) { return LayerScope(*this, layer); }
+
+  using Where = std::source_location;
+
+  // [T, dim]: rows of table[vocab, dim] for the batch's tokens, times `scale`.
+  Value Embed(Value table, double scale = 1.0, Where where = Where::current());
+  // RMS norm (Zhang and Sennrich 2019) times weight [n], over groups of n values: the whole row [T, n], or every
+  // head of a row, which gives [T, heads, n].
+  Value RmsNorm(Value x, Value weight, double eps, Where where = Where::current());
+  // [rows, n_out]: x W^T + bias; `bias` may be absent.
+  Value Linear(Value x, Value w, Value bias = {}, Where where = Where::current());
+  // [T, heads, head_dim]: q or k [T, heads * head_dim], each head rotated by the batch's positions. `freq_factors`
+  // [rotary_dim / 2] divides the frequencies; may be absent.
+  Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors = {},
+             Where where = Where::current());
+  // Declares the cache of the next layer.
+  Value Kv(const KvSpec& spec, std::string_view name);
+  // Writes k, v [T, heads * dim] at the batch's positions; returns the new version of the cache.
+  Value KvStore(Value kv, Value k, Value v, Where where = Where::current());
+  // [T, n_heads * v_dim]: causal attention of q [T, n_heads * k_dim] over the cache.
+  Value Attention(Value q, Value kv, const AttentionOptions& options, Where where = Where::current());
+  Value Add(Value a, Value b, Where where = Where::current());
+  // act(gate) * up (Shazeer, "GLU variants improve Transformer", 2020).
+  Value Glu(Value gate, Value up, Activation act, Where where = Where::current());
+  Value Scale(Value x, double factor, Where where = Where::current());
+  // cap * tanh(x / cap).
+  Value Softcap(Value x, double cap, Where where = Where::current());
+  // [R, n]: the rows whose logits are wanted.
+  Value GatherRows(Value x, Where where = Where::current());
+
+  // Names the value (and its op) for dumps, taps and errors, e.g. "blk.0.out". Returns it.
+  Value Named(Value v, std::string name);
+
+  // Ends the plan. `logits` is [R, vocab].
+  Plan Finish(Value logits);
+
+ private:
+  Value NewValue(ValueInfo info);
+  Value Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents);
+  Value Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where);
+
+  Plan plan_;
+};
+
+}  // namespace lucid

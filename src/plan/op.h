@@ -1,0 +1,109 @@
+// What a plan is made of: values, ops and their attributes.
+//
+// Everything an op reads or writes is an operand: activations, weights, the KV cache of a layer and the arrays of the
+// batch. A value is written once (SSA); writing to a KV cache gives a new version of that value, so dataflow is visible.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "plan/dim.h"
+#include "tensor/op_enums.h"
+
+namespace lucid {
+
+// A handle of a value in its plan; -1 where an optional operand (a bias) is absent.
+struct Value {
+  int32_t id = -1;
+  bool present() const { return id >= 0; }
+  bool operator==(const Value&) const = default;
+};
+
+enum class ValueKind : int8_t {
+  kActivation,  // float32, lives within a step
+  kWeight,      // read-only; its dtype is known once a checkpoint is bound
+  kKv,          // keys and values of one layer, lives across steps
+  kBatch,       // int32 array that the step brings: token ids, positions, ...
+};
+
+// Which index of a weight tensor parallelism may cut.
+enum class Axis : int8_t { kNone, kHead, kKvHead, kFfn, kVocab };
+
+struct Extent {
+  int64_t size = 0;
+  Axis axis = Axis::kNone;
+  constexpr Extent() = default;
+  constexpr Extent(int64_t n, Axis a = Axis::kNone) : size(n), axis(a) {}  // NOLINT: a number is an extent
+};
+
+// The cache that one layer needs.
+struct KvSpec {
+  int64_t heads = 0;
+  int64_t k_dim = 0;
+  int64_t v_dim = 0;
+  int64_t window = 0;  // 0: every position is kept; else older ones may be dropped
+};
+
+struct ValueInfo {
+  ValueKind kind = ValueKind::kActivation;
+  std::string name;     // "blk.3.attn_q", "positions"
+  Shape shape;
+  int32_t producer = -1;  // index of the op that writes it; -1 for weights, batch arrays and the initial KV
+  int32_t kv_layer = -1;  // kKv: index into Plan::kv_layers
+  std::vector<Extent> extents;  // kWeight: same sizes as shape, with what may be cut
+};
+
+enum class OpKind : int8_t {
+  kEmbed, kRmsNorm, kLinear, kRope, kKvStore, kAttention, kAdd, kGlu, kScale, kSoftcap, kGatherRows,
+  // Made by the fuse pass only.
+  kLinearGroup, kGluLinear, kAddRmsNorm, kNormRope,
+};
+
+// Rotary embedding (Su et al., RoFormer, 2021): frequencies theta^(-2i/rotary_dim), changed by a scaling rule.
+struct RopeSpec {
+  enum class Scaling : int8_t { kNone, kLinear, kLlama3 };
+  double theta = 10000.0;
+  int64_t rotary_dim = 0;
+  RopeStyle style = RopeStyle::kHalfSplit;
+  Scaling scaling = Scaling::kNone;
+  double factor = 1.0;             // kLinear, kLlama3
+  double low_freq_factor = 1.0;    // kLlama3
+  double high_freq_factor = 4.0;   // kLlama3
+  double original_context = 8192;  // kLlama3
+  double attn_factor = 1.0;        // multiplies cos and sin
+};
+
+struct EmbedAttrs { float scale = 1.0f; };
+struct NormAttrs { float eps = 0; int64_t dim = 0; };   // dim: values normalised together
+struct LinearAttrs {};
+struct RopeAttrs { RopeSpec spec; int64_t head_dim = 0; };
+struct KvStoreAttrs {};
+struct AttentionAttrs { float scale = 0; int32_t window = 0; float softcap = 0; int64_t n_heads = 0; };
+struct AddAttrs {};
+struct GluAttrs { Activation act = Activation::kSilu; };
+struct ScaleAttrs { float factor = 1.0f; };
+struct SoftcapAttrs { float cap = 0; };
+struct GatherRowsAttrs {};
+// Fused ops. Operand order is given in op_table.cc.
+struct LinearGroupAttrs { int32_t count = 0; };
+struct GluLinearAttrs { Activation act = Activation::kSilu; };
+struct NormRopeAttrs { NormAttrs norm; RopeAttrs rope; };
+
+using OpAttrs = std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs, AttentionAttrs, AddAttrs,
+                             GluAttrs, ScaleAttrs, SoftcapAttrs, GatherRowsAttrs, LinearGroupAttrs, GluLinearAttrs,
+                             NormRopeAttrs>;
+
+struct Op {
+  OpKind kind = OpKind::kEmbed;
+  std::string name;              // "blk.3.attn_q": what --dump, trace and errors call it
+  std::vector<Value> inputs;     // fixed order per kind (op_table.cc); absent optional ones have id -1
+  std::vector<Value> outputs;
+  OpAttrs attrs;
+  std::source_location where;    // the line of the architecture's function that emitted it
+};
+
+}  // namespace lucid

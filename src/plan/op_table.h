@@ -1,0 +1,60 @@
+// The op table: one row per kind of op with its shape rule and its cost. Passes, printing and accounting read only this.
+//
+// Adding an op: a kind and attributes in op.h, functions in ops/<family>.cc, a row in op_table.cc, a Builder method, and a
+// reference kernel (CONTRIBUTING.md).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "plan/plan.h"
+#include "tensor/dtype.h"
+
+namespace lucid {
+
+// What one step is asked to do, for costs. Each sequence brings `count` tokens at positions start, start + 1, ...
+struct SequenceSpan {
+  int64_t start = 0;
+  int64_t count = 0;
+};
+struct Workload {
+  std::vector<SequenceSpan> sequences;
+  int64_t outputs = 0;
+  DType k_dtype = DType::kF16;
+  DType v_dtype = DType::kF16;
+  std::span<const DType> weight_dtypes;  // by value id
+
+  Sizes sizes() const;
+  // Query-key pairs of all tokens under a causal mask with this window (0: none).
+  int64_t AttendedPairs(int64_t window) const;
+  // Keys that must be read at least once: per sequence, those any of its tokens attends to.
+  int64_t KeysRead(int64_t window) const;
+};
+
+// What an op costs: arithmetic (a multiply-add counts 2) and bytes moved, each operand once.
+struct Cost {
+  int64_t flops = 0;
+  int64_t weight_bytes = 0;
+  int64_t kv_read_bytes = 0;
+  int64_t kv_write_bytes = 0;
+  int64_t activation_bytes = 0;
+
+  Cost& operator+=(const Cost& other);
+};
+
+struct OpInfo {
+  OpKind kind;
+  std::string_view name;      // "linear"
+  std::string_view operands;  // names of the inputs, for dumps: "x w bias?"; '?' marks optional, '*' repeats
+  // Shapes of the outputs from the inputs and attributes; the error says which operand does not fit.
+  Result<std::vector<Shape>> (*infer)(const Plan& plan, const Op& op);
+  Cost (*cost)(const Plan& plan, const Op& op, const Workload& work);
+};
+
+const OpInfo& Info(OpKind kind);
+std::span<const OpInfo> AllOps();
+
+}  // namespace lucid

@@ -1,0 +1,36 @@
+// Plan: a model as a flat list of ops over symbolic sizes. Made by Builder, changed by passes, read by everybody else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/op.h"
+
+namespace lucid {
+
+// The batch arrays every plan may read, in this order as its first values.
+enum class BatchInput : int8_t { kTokens, kPositions, kSequence, kBlockTables, kOutputRows };
+inline constexpr int kBatchInputCount = 5;
+
+struct Plan {
+  std::string arch;
+  std::vector<ValueInfo> values;
+  std::vector<Op> ops;
+  std::vector<KvSpec> kv_layers;
+  Value logits;  // [R, vocab]
+
+  const ValueInfo& Info(Value v) const { return values[static_cast<size_t>(v.id)]; }
+  static Value Batch(BatchInput input) { return Value{static_cast<int32_t>(input)}; }
+
+  // Every weight the plan reads, in order of first use.
+  std::vector<Value> Weights() const;
+  // The activation of that name, or an absent value.
+  Value FindActivation(std::string_view name) const;
+};
+
+// Bytes that one token adds to the cache, over all layers, for these element sizes (block quantised caches later).
+int64_t KvBytesPerToken(const Plan& plan, int64_t k_bytes, int64_t v_bytes);
+
+}  // namespace lucid
