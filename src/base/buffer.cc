@@ -1,0 +1,32 @@
+#include "base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+namespace lucid {
+
+Result<Buffer> Buffer::Allocate(size_t bytes) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return Err(ErrorCode::kCapacity, "cannot allocate {} bytes of memory", bytes);
+  buffer.data_ = static_cast<std::byte*>(map);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+}  // namespace lucid

@@ -1,0 +1,28 @@
+// Buffer: zeroed memory, aligned to a page, whose pages cost nothing until they are touched.
+#pragma once
+
+#include <cstddef>
+
+#include "base/result.h"
+
+namespace lucid {
+
+class Buffer {
+ public:
+  // kCapacity naming the size if the system refuses.
+  static Result<Buffer> Allocate(size_t bytes);
+
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace lucid

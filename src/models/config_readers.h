@@ -1,0 +1,81 @@
+// Reading hyperparameters: small readers that remember the first error, so an architecture's reader is a list of keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.h"
+#include "format/gguf.h"
+#include "models/model_config.h"
+
+namespace lucid {
+
+// Keys of a GGUF file under its architecture's prefix: Int("block_count") reads "llama.block_count".
+class GgufHparams {
+ public:
+  GgufHparams(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
+
+  int64_t Int(std::string_view key);  // required
+  int64_t IntOr(std::string_view key, int64_t absent);
+  double FloatOr(std::string_view key, double absent);
+  double Float(std::string_view key);  // required
+  std::string StringOr(std::string_view key, std::string_view absent);
+  bool Has(std::string_view key) const;
+  const GgufFile& file() const { return file_; }
+  void Fail(Error error);
+  Status status() const;
+
+ private:
+  std::string Key(std::string_view key) const { return prefix_ + "." + std::string(key); }
+  template <typename T>
+  auto Keep(Result<T> value, T fallback);
+
+  const GgufFile& file_;
+  std::string prefix_;
+  std::optional<Error> error_;
+};
+
+// What llama-like GGUF files share: sizes, epsilon, rope with its scaling, biases by the tensors that exist.
+ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style);
+
+// Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face config class.
+class HfConfigReader {
+ public:
+  explicit HfConfigReader(const nlohmann::ordered_json& config) : config_(config) {}
+
+  int64_t Int(const char* key, int64_t absent);
+  double Float(const char* key, double absent);
+  bool Bool(const char* key, bool absent);
+  std::string String(const char* key, std::string_view absent);
+  bool Has(const char* key) const;  // present and not null
+  const nlohmann::ordered_json& json() const { return config_; }
+  void Fail(Error error);
+  Status status() const;
+
+ private:
+  const nlohmann::ordered_json& config_;
+  std::optional<Error> error_;
+};
+
+// Sizes and flags under the names that Llama, Qwen2 and Gemma configs share. `layers` is left to the caller.
+struct HfDefaults {
+  int64_t hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads = 32;
+  int64_t num_key_value_heads = 0;  // 0: as many as heads
+  int64_t head_dim = 0;             // 0: hidden_size / heads
+  int64_t vocab_size = 32000, max_position_embeddings = 2048;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  const char* act_key = "hidden_act";
+  std::string_view act = "silu";
+};
+ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefaults& defaults);
+
+// Rope from rope_parameters (transformers 5; `group` picks "full_attention" or "sliding_attention" where it is keyed by
+// layer type) or rope_theta and rope_scaling (before).
+RopeSpec ReadHfRope(HfConfigReader& h, double default_theta, int64_t head_dim, const char* group = nullptr);
+
+}  // namespace lucid

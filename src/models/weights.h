@@ -1,0 +1,33 @@
+// Weights: the tensor that fills every weight slot of a plan. Matrices stay where they lie in the mapped file; vectors and
+// transformed tensors are small float32 copies.
+#pragma once
+
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+#include "format/checkpoint.h"
+#include "models/arch.h"
+#include "plan/plan.h"
+#include "tensor/tensor.h"
+
+namespace lucid {
+
+class Weights {
+ public:
+  // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor that is missing, has
+  // another shape than the plan declares, or a dtype no kernel can read. The checkpoint must outlive the weights.
+  static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const Checkpoint& checkpoint);
+
+  // The tensor of a weight value of that plan.
+  const Tensor& operator[](Value v) const { return tensors_[static_cast<size_t>(v.id)]; }
+  // By value id of the plan; kF32 for values that are no weights.
+  const std::vector<DType>& dtypes() const { return dtypes_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::vector<DType> dtypes_;
+  std::vector<Buffer> owned_;
+};
+
+}  // namespace lucid
