@@ -19,8 +19,8 @@ namespace lucid {
 // Defaults are those of llama.cpp's command line. A stage whose parameter is neutral does nothing.
 struct SamplerParams {
   uint64_t seed = 0;
-  float temperature = 0.8f;         // 0: greedy
-  int32_t top_k = 40;               // <= 0: off
+  float temperature = 0.8f;         // 0: greedy; then only penalties and logit_bias act before it
+  int32_t top_k = 40;               // <= 0: off; candidates equal to the k-th stay
   float top_p = 0.95f;              // 1: off
   float min_p = 0.05f;              // 0: off
   float typical_p = 1.0f;           // 1: off
@@ -51,7 +51,7 @@ struct TokenProb {
 struct SampleReport {
   std::vector<StageReport> stages;
   std::vector<TokenProb> top_before, top_after;  // most likely candidates of the raw and of the final distribution
-  double draw = 0;            // the uniform number; NaN for greedy
+  double draw = 0;            // the uniform number; NaN where one candidate is left and nothing is drawn
   double final_prob = 0;      // of the chosen token in the final distribution
 };
 
@@ -69,7 +69,8 @@ class SamplerChain {
 
   // Picks a token for `position` (index of the new token in its sequence). `prompt` and `reply` are the tokens so far;
   // `request` keys the generator. Fills `report` unless nullptr (top candidates: `report_top` of them).
-  // kInvalidArgument if all logits are -inf or NaN.
+  // kInvalidArgument if all logits are -inf or NaN, if logit_bias forbids the rest, or if it names a token
+  // outside the vocabulary.
   Result<int32_t> Sample(std::span<const float> logits, std::span<const int32_t> prompt, std::span<const int32_t> reply,
                          uint64_t request, uint64_t position, SampleReport* report = nullptr, int report_top = 10) const;
 

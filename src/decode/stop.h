@@ -15,7 +15,9 @@ std::string_view FinishReason(StopCause cause);
 
 class StopMatcher {
  public:
-  // kInvalidArgument for an empty stop string.
+  // kInvalidArgument for an empty stop string. Stop strings are literal bytes. The one that ends first in
+  // the text ends the reply, the longest if several end there; so how the text is cut into pieces makes no
+  // difference. Takes time linear in the text for each stop string.
   static Result<StopMatcher> Create(std::vector<std::string> stops);
 
   // Appends text and returns the part that may be shown now: text that could still begin a stop string is held back.
@@ -25,8 +27,13 @@ class StopMatcher {
   std::string Finish();                                    // what was held back, if no stop came
 
  private:
-  std::vector<std::string> stops_;
-  std::string held_;
+  struct Stop {
+    std::string text;
+    std::vector<size_t> border;  // failure function of the text
+    size_t matched = 0;          // bytes of `text` that end what was added so far
+  };
+  std::vector<Stop> stops_;
+  std::string held_;  // the longest `matched` of all: what may still become a stop string
   std::string matched_;
   bool stopped_ = false;
 };
