@@ -46,8 +46,8 @@ tl::unexpected<Error> Err(ErrorCode code, fmt::format_string<Args...> format, Ar
 // Returns the error of `expr` (a Status or Result) from the enclosing function, if there is one.
 #define LUCID_RETURN_IF_ERROR(expr)                                             \
   do {                                                                          \
-    if (auto lucid_status_ = (expr); !lucid_status_) {                          \
-      return tl::unexpected<::lucid::Error>(std::move(lucid_status_).error());  \
+    if (auto&& lucid_status_ = (expr); !lucid_status_) {                        \
+      return tl::unexpected<::lucid::Error>(lucid_status_.error());             \
     }                                                                           \
   } while (false)
 
