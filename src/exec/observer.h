@@ -1,0 +1,33 @@
+// Observer: what wants to look at a running step: traces, taps of hidden states, timings.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/args.h"
+#include "plan/plan.h"
+
+namespace lucid {
+
+struct ObservedOp {
+  const Plan& plan;             // the plan that runs (fused or not)
+  const Op& op;
+  std::string_view kernel;      // name of the kernel that ran it
+  const StepView& step;
+  int64_t nanoseconds = 0;      // wall time from the barrier before to the barrier after
+  // Values of an output of the op, [rows, width], valid during the call.
+  std::span<const float> (*read)(const void* runner, Value v) = nullptr;
+  const void* runner = nullptr;
+
+  std::span<const float> Read(Value v) const { return read(runner, v); }
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // Called on one thread after each op, while the others wait.
+  virtual void AfterOp(const ObservedOp& observed) = 0;
+};
+
+}  // namespace lucid

@@ -1,0 +1,97 @@
+#include "exec/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "plan/pass.h"
+
+namespace lucid {
+
+Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerOptions& options) {
+  std::unique_ptr<Runner> runner(new Runner);
+  runner->options_ = options;
+  runner->plan_ = model.plan;
+  std::vector<const KernelTable*> tables = {&ReferenceKernels()};
+  if (options.backend == BackendKind::kCpu) {
+    LUCID_ASSIGN_OR_RETURN(tables, SelectTables(options.isa));
+    if (options.fuse) {
+      runner->plan_ = FusePlan(model.plan);
+      LUCID_RETURN_IF_ERROR(VerifyPlan(runner->plan_));
+    }
+  }
+  Sizes sizes;
+  sizes.tokens = options.max_tokens;
+  sizes.outputs = options.max_outputs;
+  runner->memory_ = PlanMemory(runner->plan_, sizes);
+  LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(runner->plan_.kv_layers, options.kv));
+  LUCID_ASSIGN_OR_RETURN(runner->arena_, Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
+  runner->bound_ = Bind({.plan = runner->plan_,
+                         .weights = model.weights,
+                         .kv = runner->kv_,
+                         .memory = runner->memory_,
+                         .arena = runner->arena_.data(),
+                         .max_rows = std::max(options.max_tokens, options.max_outputs),
+                         .tables = tables});
+  runner->pool_ = std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
+  for (int i = 0; i < runner->pool_->size(); ++i) {
+    LUCID_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(runner->bound_.scratch_bytes));
+    runner->scratch_.push_back(std::move(scratch));
+  }
+  runner->vocab_ = runner->plan_.Info(runner->plan_.logits).shape.Width();
+  return runner;
+}
+
+void Runner::Run(Batch& batch, Observer* observer) {
+  LUCID_CHECK(batch.n_tokens() > 0 && batch.n_tokens() <= options_.max_tokens, "{} tokens in a step of {}",
+              batch.n_tokens(), options_.max_tokens);
+  LUCID_CHECK(batch.n_outputs() <= options_.max_outputs, "{} outputs in a step of {}", batch.n_outputs(),
+              options_.max_outputs);
+  last_step_ = batch.View();
+  pool_->Run([&](int thread) { Walk(thread, last_step_, observer); });
+}
+
+void Runner::Walk(int thread, const StepView& step, Observer* observer) {
+  using Clock = std::chrono::steady_clock;
+  const ThreadSlot slot{thread, pool_->size(), scratch_[static_cast<size_t>(thread)].data()};
+  for (size_t i = 0; i < bound_.ops.size(); ++i) {
+    const BoundOp& op = bound_.ops[i];
+    if (observer == nullptr) {
+      op.fn(op.args, step, slot);
+      pool_->Barrier();
+      continue;
+    }
+    const Clock::time_point start = Clock::now();
+    op.fn(op.args, step, slot);
+    pool_->Barrier();
+    if (thread == 0) {
+      const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+      observer->AfterOp({.plan = plan_,
+                         .op = plan_.ops[i],
+                         .kernel = op.kernel->name,
+                         .step = step,
+                         .nanoseconds = elapsed.count(),
+                         .read = [](const void* self, Value v) { return static_cast<const Runner*>(self)->Read(v); },
+                         .runner = this});
+    }
+    pool_->Barrier();
+  }
+}
+
+std::span<const float> Runner::Read(Value v) const {
+  const ValueInfo& info = plan_.Info(v);
+  LUCID_CHECK(info.kind == ValueKind::kActivation, "{} is no activation", info.name);
+  Sizes sizes;
+  sizes.tokens = last_step_.n_tokens;
+  sizes.outputs = last_step_.n_outputs;
+  const std::byte* data = arena_.data() + memory_.offsets[static_cast<size_t>(v.id)];
+  return {reinterpret_cast<const float*>(data), static_cast<size_t>(info.shape.Elements(sizes))};
+}
+
+std::span<const float> Runner::Logits(int64_t i) const {
+  LUCID_CHECK(i >= 0 && i < last_step_.n_outputs, "row {} of {} outputs", i, last_step_.n_outputs);
+  return Read(plan_.logits).subspan(static_cast<size_t>(i * vocab_), static_cast<size_t>(vocab_));
+}
+
+}  // namespace lucid

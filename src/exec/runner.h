@@ -1,0 +1,72 @@
+// Runner: a loaded model made ready to run: passes done, memory taken, kernels bound. Batch in, logits out.
+//
+// Everything a step needs is allocated here, at load; Run() only walks the bound ops on the thread pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "exec/batch.h"
+#include "exec/bind.h"
+#include "exec/observer.h"
+#include "kv/kv_storage.h"
+#include "models/load.h"
+
+namespace lucid {
+
+enum class BackendKind : int8_t {
+  kCpu,        // fused plan, fastest kernels of this machine
+  kReference,  // plan as declared, naive float32 kernels: the definition every other result is compared with
+};
+
+struct RunnerOptions {
+  BackendKind backend = BackendKind::kCpu;
+  std::string isa;          // "" or "auto": the best this CPU has; see SelectTables
+  int n_threads = 0;        // 0: one per physical core
+  int64_t max_tokens = 512;   // most tokens in a step
+  int64_t max_outputs = 1;    // most rows of logits in a step
+  bool fuse = true;           // kCpu: run the fuse pass
+  KvStorageOptions kv;
+};
+
+class Runner {
+ public:
+  // The model must outlive the runner.
+  static Result<std::unique_ptr<Runner>> Create(const Model& model, const RunnerOptions& options);
+
+  // Runs one step: at most max_tokens tokens and max_outputs outputs. `observer` may be null.
+  void Run(Batch& batch, Observer* observer = nullptr);
+
+  // Row `i` of the last step's logits, [vocab].
+  std::span<const float> Logits(int64_t i) const;
+
+  const Plan& plan() const { return plan_; }        // as it runs: fused where asked
+  const BoundPlan& bound() const { return bound_; }
+  const KvStorage& kv() const { return kv_; }
+  int n_threads() const { return pool_->size(); }
+  int64_t arena_bytes() const { return memory_.arena_bytes; }
+
+ private:
+  Runner() = default;
+  std::span<const float> Read(Value v) const;
+  void Walk(int thread, const StepView& step, Observer* observer);
+
+  Plan plan_;
+  MemoryPlan memory_;
+  KvStorage kv_;
+  Buffer arena_;
+  std::vector<Buffer> scratch_;  // one per thread
+  BoundPlan bound_;
+  std::unique_ptr<ThreadPool> pool_;
+  RunnerOptions options_;
+  int64_t vocab_ = 0;
+  StepView last_step_;
+};
+
+}  // namespace lucid

@@ -1,0 +1,54 @@
+#include "kv/kv_manager.h"
+
+#include <numeric>
+
+#include "base/check.h"
+
+namespace lucid {
+namespace {
+
+int64_t BlocksFor(int64_t tokens, int64_t block_size) { return (tokens + block_size - 1) / block_size; }
+
+}  // namespace
+
+int64_t ContiguousKv::BlockCount(int32_t n_sequences, int64_t context, int64_t block_size) {
+  return n_sequences * BlocksFor(context, block_size);
+}
+
+ContiguousKv::ContiguousKv(int32_t n_sequences, int64_t context, int64_t block_size)
+    : context_(context), block_size_(block_size), open_(static_cast<size_t>(n_sequences), false) {
+  const int64_t per_sequence = BlocksFor(context, block_size);
+  for (int32_t s = 0; s < n_sequences; ++s) {
+    std::vector<int32_t> run(static_cast<size_t>(per_sequence));
+    std::iota(run.begin(), run.end(), static_cast<int32_t>(s * per_sequence));
+    blocks_.push_back(std::move(run));
+  }
+}
+
+Result<SequenceHandle> ContiguousKv::Open() {
+  for (size_t s = 0; s < open_.size(); ++s) {
+    if (open_[s]) continue;
+    open_[s] = true;
+    return static_cast<SequenceHandle>(s);
+  }
+  return Err(ErrorCode::kCapacity, "all {} sequences of the cache are in use", open_.size());
+}
+
+Status ContiguousKv::Reserve(SequenceHandle sequence, int64_t n_tokens) {
+  LUCID_CHECK(open_[static_cast<size_t>(sequence)], "sequence {} is not open", sequence);
+  if (n_tokens > context_) {
+    return Err(ErrorCode::kCapacity, "{} tokens do not fit a cache of {} positions", n_tokens, context_);
+  }
+  return {};
+}
+
+void ContiguousKv::Close(SequenceHandle sequence) {
+  LUCID_CHECK(open_[static_cast<size_t>(sequence)], "sequence {} is not open", sequence);
+  open_[static_cast<size_t>(sequence)] = false;
+}
+
+std::span<const int32_t> ContiguousKv::Blocks(SequenceHandle sequence) const {
+  return blocks_[static_cast<size_t>(sequence)];
+}
+
+}  // namespace lucid
