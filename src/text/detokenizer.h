@@ -12,7 +12,8 @@ namespace lucid {
 class Detokenizer {
  public:
   // `skip_special`: control tokens add no text. The tokenizer must outlive this object.
-  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true);
+  // `at_start` false: the ids continue a text, so no leading space is dropped.
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true, bool at_start = true);
 
   // Returns the text that has become certain with `id`: whole characters only, possibly empty. Bytes that
   // can no longer become a character are returned as they are.
@@ -24,7 +25,8 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  bool at_start_ = true;    // SPM: the first piece loses its leading space
+  bool starts_at_start_;
+  bool at_start_;           // SPM: the first piece loses its leading space
   std::string pending_;     // an unfinished character, at most 3 bytes
 };
 

@@ -68,6 +68,15 @@ struct PreTokenizerStep {
   bool split = true;                          // kMetaspace
 };
 
+// How pieces become text again, beyond the byte alphabet and byte tokens.
+struct DecoderSpec {
+  bool metaspace = false;            // "▁" is a space
+  bool strip_leading_space = false;  // the first piece of a text loses one space
+  bool word_piece = false;           // pieces without the continuing prefix follow a space
+  bool cleanup = false;              // WordPiece: no space before punctuation and English contractions
+  std::string suffix;                // end of a word, printed as a space (none: "")
+};
+
 struct VocabSpec {
   TokenModel model = TokenModel::kBpe;
   std::string pre_name;                 // GGUF `tokenizer.ggml.pre`, for messages; "" from tokenizer.json
@@ -77,6 +86,8 @@ struct VocabSpec {
   std::vector<TokenKind> kinds;         // by id; same length as tokens
   std::vector<std::pair<std::string, std::string>> merges;  // BPE, by rank
   std::vector<AddedToken> added;
+  std::vector<uint8_t> outside_model;   // by id, 1: only `added` names the entry, the model never makes it;
+                                        // empty: none
 
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
@@ -94,6 +105,11 @@ struct VocabSpec {
   std::vector<TokenId> eog_ids;         // every id that ends a generation (eos, <|im_end|>, ...)
   bool add_bos = false;                 // encode() puts BOS first where special tokens are asked for
   bool add_eos = false;
+  // What encode() puts around the text where special tokens are asked for, e.g. [CLS] ... [SEP]. Where both
+  // are empty, add_bos and add_eos decide.
+  std::vector<TokenId> prefix_ids, suffix_ids;
+
+  DecoderSpec decoder;
 };
 
 }  // namespace lucid

@@ -1,0 +1,58 @@
+#include "text/spm.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "text/merge_queue.h"
+#include "text/unicode.h"
+
+namespace lucid {
+
+SpmModel::SpmModel(const ModelVocab& vocab) : vocab_(vocab), rank_(vocab.spec().tokens.size()) {
+  const std::vector<float>& scores = vocab.spec().scores;
+  std::vector<uint32_t> order(rank_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
+  uint32_t rank = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && scores[order[i]] < scores[order[i - 1]]) ++rank;
+    rank_[order[i]] = rank;
+  }
+}
+
+void SpmModel::Encode(std::string_view word, std::vector<TokenId>& out) const {
+  thread_local std::vector<MergeSymbol> symbols;
+  symbols.clear();
+  for (size_t at = 0; at < word.size();) {
+    const Utf8Char c = DecodeUtf8(word, at);
+    const TokenId id = c.code < 0 ? -1 : vocab_.FindOrdinary(word.substr(at, c.length));
+    symbols.push_back({.id = id, .begin = static_cast<uint32_t>(at), .length = c.length});
+    at += c.length;
+  }
+  LinkSymbols(symbols);
+  MergeSymbols(symbols, [&](const MergeSymbol& left, const MergeSymbol& right) {
+    const size_t length = left.length + right.length;
+    if (length > vocab_.max_length()) return std::pair<uint32_t, int32_t>(kNoMerge, -1);
+    const TokenId id = vocab_.FindOrdinary(word.substr(left.begin, length));
+    return std::pair<uint32_t, int32_t>(id < 0 ? kNoMerge : rank_[static_cast<size_t>(id)], id);
+  });
+  bool after_unknown = false;
+  for (const MergeSymbol& symbol : symbols) {
+    if (symbol.length == 0) continue;
+    const bool was_unknown = std::exchange(after_unknown, false);
+    if (symbol.id >= 0) {
+      out.push_back(symbol.id);
+    } else if (vocab_.has_byte_tokens()) {
+      for (const char c : word.substr(symbol.begin, symbol.length)) {
+        out.push_back(vocab_.ByteToken(static_cast<unsigned char>(c)));
+      }
+    } else if (vocab_.spec().unk_id >= 0) {
+      after_unknown = true;
+      if (!was_unknown || !vocab_.spec().fuse_unk) out.push_back(vocab_.spec().unk_id);
+    }
+  }
+  if (symbols.capacity() > kKeptSymbols) std::vector<MergeSymbol>().swap(symbols);
+}
+
+}  // namespace lucid

@@ -1,0 +1,222 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace lucid {
+namespace {
+
+utf8proc_category_t Category(int32_t code) { return utf8proc_category(code); }
+
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// Text below U+0300 holds no marks and nothing that composes: it is its own NFC.
+bool IsTriviallyNfc(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
+}
+
+// Appends the full decomposition of `code`. Marks are put in order later.
+void Decompose(int32_t code, utf8proc_option_t options, std::vector<int32_t>& out) {
+  std::array<utf8proc_int32_t, 32> buffer;
+  int last_class = 0;
+  const auto n = utf8proc_decompose_char(code, buffer.data(), buffer.size(), options, &last_class);
+  if (n < 0 || static_cast<size_t>(n) > buffer.size()) {
+    out.push_back(code);
+    return;
+  }
+  out.insert(out.end(), buffer.begin(), buffer.begin() + n);
+}
+
+int CombiningClass(int32_t code) { return utf8proc_get_property(code)->combining_class; }
+
+// Canonical ordering. utf8proc's own is quadratic in a run of marks, so it is not used.
+void OrderMarks(std::vector<int32_t>& codes) {
+  for (size_t i = 0; i < codes.size();) {
+    if (CombiningClass(codes[i]) == 0) {
+      ++i;
+      continue;
+    }
+    size_t end = i + 1;
+    while (end < codes.size() && CombiningClass(codes[end]) != 0) ++end;
+    if (end - i > 1) {
+      std::stable_sort(codes.begin() + static_cast<ptrdiff_t>(i), codes.begin() + static_cast<ptrdiff_t>(end),
+                       [](int32_t a, int32_t b) { return CombiningClass(a) < CombiningClass(b); });
+    }
+    i = end;
+  }
+}
+
+void FlushNormalized(std::vector<int32_t>& codes, bool compose, std::string& out) {
+  OrderMarks(codes);
+  size_t n = codes.size();
+  if (compose && n > 0) {
+    const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    const auto composed =
+        utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(n), options);
+    if (composed >= 0) n = static_cast<size_t>(composed);
+  }
+  for (size_t i = 0; i < n; ++i) AppendUtf8(codes[i], out);
+  codes.clear();
+}
+
+}  // namespace
+
+Utf8Char DecodeUtf8(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[at + i])); };
+  const uint32_t lead = byte(0);
+  if (lead < 0x80) return {static_cast<int32_t>(lead), 1};
+  const size_t left = text.size() - at;
+  const auto follows = [&](size_t i) { return i < left && IsContinuation(text[at + i]); };
+  if (lead >= 0xC2 && lead <= 0xDF && follows(1)) {
+    return {static_cast<int32_t>((lead & 0x1F) << 6 | (byte(1) & 0x3F)), 2};
+  }
+  if (lead >= 0xE0 && lead <= 0xEF && follows(1) && follows(2)) {
+    const uint32_t code = (lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+    if (code >= 0x800 && (code < 0xD800 || code > 0xDFFF)) return {static_cast<int32_t>(code), 3};
+  }
+  if (lead >= 0xF0 && lead <= 0xF4 && follows(1) && follows(2) && follows(3)) {
+    const uint32_t code =
+        (lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+    if (code >= 0x10000 && code <= 0x10FFFF) return {static_cast<int32_t>(code), 4};
+  }
+  return {-1, 1};
+}
+
+void AppendUtf8(int32_t code, std::string& out) {
+  const auto c = static_cast<uint32_t>(code);
+  const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | c >> 6);
+    put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | c >> 12);
+    put(0x80 | (c >> 6 & 0x3F));
+    put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | c >> 18);
+    put(0x80 | (c >> 12 & 0x3F));
+    put(0x80 | (c >> 6 & 0x3F));
+    put(0x80 | (c & 0x3F));
+  }
+}
+
+size_t IncompleteTail(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const size_t at = text.size() - back;
+    if (IsContinuation(text[at])) continue;
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const size_t need = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 1;
+    if (need <= back) return 0;
+    if (back == 1) return 1;
+    // The second byte decides whether the start can still become a character.
+    const auto second = static_cast<unsigned char>(text[at + 1]);
+    const bool hopeless = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+                          (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
+    return hopeless ? 0 : back;
+  }
+  return 0;
+}
+
+bool IsAscii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+bool IsWhitespace(int32_t code) {
+  if (code < 0) return false;
+  if (code < 0x80) return code == ' ' || (code >= 9 && code <= 13);
+  return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+bool IsPunctuation(int32_t code) {
+  if (code < 0) return false;
+  const auto category = Category(code);
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool IsNumeric(int32_t code) {
+  if (code < 0) return false;
+  const auto category = Category(code);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool IsMark(int32_t code) {
+  if (code < 0) return false;
+  const auto category = Category(code);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool IsNonspacingMark(int32_t code) { return code >= 0 && Category(code) == UTF8PROC_CATEGORY_MN; }
+
+bool IsGraphemeBreak(int32_t before, int32_t after, int32_t* state) {
+  if (before < 0 || after < 0) return true;
+  return utf8proc_grapheme_break_stateful(before, after, state);
+}
+
+bool IsWordChar(int32_t code) {
+  if (code < 0) return false;
+  const auto category = Category(code);
+  if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;  // L*, M*, Nd, Nl
+  // Other_Alphabetic that is not a mark: circled and squared Latin letters. Join_Control: ZWNJ, ZWJ.
+  return category == UTF8PROC_CATEGORY_PC || (code >= 0x24B6 && code <= 0x24E9) ||
+         (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
+         (code >= 0x1F170 && code <= 0x1F189) || code == 0x200C || code == 0x200D;
+}
+
+bool IsOther(int32_t code) {
+  if (code < 0) return false;
+  const auto category = Category(code);
+  return category >= UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CN;
+}
+
+std::string NormalizeUnicode(std::string_view text, NormalForm form) {
+  const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  if (IsAscii(text) || (form == NormalForm::kNfc && IsTriviallyNfc(text))) return std::string(text);
+  const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (compat ? UTF8PROC_COMPAT : 0));
+  std::string out;
+  out.reserve(text.size());
+  std::vector<int32_t> codes;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    // An ASCII character neither changes nor combines with what stood before it.
+    if (c.code < 0x80) {
+      FlushNormalized(codes, compose, out);
+      if (c.code < 0) {
+        out.push_back(text[at]);
+      } else {
+        codes.push_back(c.code);
+      }
+    } else {
+      Decompose(c.code, options, codes);
+    }
+    at += c.length;
+  }
+  FlushNormalized(codes, compose, out);
+  return out;
+}
+
+std::string LowercaseUnicode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    if (c.code < 0) {
+      out.push_back(text[at]);
+    } else if (c.code == 0x130) {  // the one character whose lower case is two
+      out += "i\xCC\x87";
+    } else {
+      AppendUtf8(utf8proc_tolower(c.code), out);
+    }
+    at += c.length;
+  }
+  return out;
+}
+
+}  // namespace lucid
