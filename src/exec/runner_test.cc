@@ -1,0 +1,259 @@
+// The executors against Hugging Face transformers: logits, hidden states and greedy continuations of the tiny reference
+// models, from safetensors and from GGUF, on the reference kernels and on every instruction set of this machine.
+#include "exec/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "format/safetensors.h"
+#include "kv/kv_manager.h"
+
+namespace lucid {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;  // the short prompt comes first, as written
+
+const std::string kFixtures = std::string(LUCID_SHARED_DIR) + "/fixtures";
+
+// Tolerances of the fixtures' README.
+constexpr float kLogitTolerance = 1e-3f;
+constexpr float kHiddenTolerance = 1e-4f;  // of the tensor's largest value
+
+struct Case {
+  std::string name;       // for the test's name
+  std::string model;      // path under fixtures/
+  std::string reference;  // path under fixtures/ without extension
+  std::string isa;        // "reference" or an instruction set
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " on " << c.isa; }
+
+// A prompt of a reference file, whichever of its two layouts it has.
+struct Prompt {
+  std::string tag;               // prefix of its tensors
+  std::vector<int32_t> ids;
+  std::vector<int32_t> greedy;   // up to the first step where two tokens are close
+};
+
+std::vector<Prompt> ReadPrompts(const Json& reference) {
+  std::vector<Prompt> prompts;
+  const Json& list = reference["prompts"];
+  for (const auto& [key, facts] : list.items()) {
+    Prompt p{.tag = list.is_array() ? "prompt" + key : key, .ids = facts["ids"].get<std::vector<int32_t>>(), .greedy = {}};
+    if (facts.contains("greedy")) p.greedy = facts["greedy"]["ids"].get<std::vector<int32_t>>();
+    if (facts.contains("greedy_ids")) {
+      p.greedy = facts["greedy_ids"].get<std::vector<int32_t>>();
+      p.greedy.resize(std::min(p.greedy.size(), facts["sure_prefix"].get<size_t>()));
+    }
+    prompts.push_back(std::move(p));
+  }
+  return prompts;
+}
+
+std::vector<Case> Cases() {
+  const std::vector<std::pair<std::string, std::string>> models = {
+      {"models/llama_mha_tied", "models/llama_mha_tied/reference"},
+      {"models/llama3_gqa", "models/llama3_gqa/reference"},
+      {"models/llama_biases", "models/llama_biases/reference"},
+      {"models/llama_rope_linear", "models/llama_rope_linear/reference"},
+      {"models/qwen2", "models/qwen2/reference"},
+      {"models/gemma3_text", "models/gemma3_text/reference"},
+      {"models/gemma3_text_scaled", "models/gemma3_text_scaled/reference"},
+      {"gguf/models/llama_mha_tied.gguf", "models/llama_mha_tied/reference"},
+      {"gguf/models/llama3_gqa.gguf", "models/llama3_gqa/reference"},
+      {"gguf/models/qwen2.gguf", "models/qwen2/reference"},
+      {"trained/stories_llama", "trained/stories_llama/reference"},
+      {"trained/stories_draft", "trained/stories_draft/reference"},
+  };
+  std::vector<std::string> isas = {"reference"};
+  if (const auto tables = SelectTables(""); tables) {
+    for (const KernelTable* table : *tables) {
+      if (table->isa != "reference") isas.emplace_back(table->isa);
+    }
+  }
+  std::vector<Case> cases;
+  for (const auto& [model, reference] : models) {
+    for (const std::string& isa : isas) {
+      std::string name = fs::path(model).filename().string() + "_" + isa;
+      std::replace(name.begin(), name.end(), '.', '_');
+      cases.push_back({name, model, reference, isa});
+    }
+  }
+  return cases;
+}
+
+// Collects the residual streams and module outputs that the references hold.
+class HiddenTap : public Observer {
+ public:
+  void AfterOp(const ObservedOp& observed) override {
+    for (const Value v : observed.op.outputs) {
+      const ValueInfo& info = observed.plan.Info(v);
+      if (info.kind != ValueKind::kActivation) continue;
+      const std::span<const float> values = observed.Read(v);
+      std::vector<float>& kept = taps[info.name];
+      kept.insert(kept.end(), values.begin(), values.end());
+    }
+  }
+  std::map<std::string, std::vector<float>> taps;
+};
+
+class Fixture : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(kFixtures)) GTEST_SKIP() << "the reference fixtures are not at " << kFixtures;
+    Result<Model> model = LoadModel(kFixtures + "/" + GetParam().model);
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    model_ = std::make_unique<Model>(*std::move(model));
+    auto reference = SafetensorsCheckpoint::Open(kFixtures + "/" + GetParam().reference + ".safetensors");
+    ASSERT_TRUE(reference.has_value()) << reference.error().message;
+    reference_ = *std::move(reference);
+    prompts_ = ReadPrompts(Json::parse(std::ifstream(kFixtures + "/" + GetParam().reference + ".json")));
+
+    StartRunner(2);
+    // Blocks in an order that no contiguous cache would have.
+    blocks_ = {7, 3, 11, 0, 15, 2, 9, 1, 4, 14, 5, 6, 8, 10, 12, 13};
+  }
+
+  void StartRunner(int n_threads) {
+    RunnerOptions options;
+    options.backend = GetParam().isa == "reference" ? BackendKind::kReference : BackendKind::kCpu;
+    options.isa = GetParam().isa == "reference" ? "" : GetParam().isa;
+    options.n_threads = n_threads;
+    options.max_tokens = 128;
+    options.max_outputs = 128;
+    options.kv = {.n_blocks = 16, .block_size = 16, .k_dtype = DType::kF32, .v_dtype = DType::kF32};
+    auto runner = Runner::Create(*model_, options);
+    ASSERT_TRUE(runner.has_value()) << runner.error().message;
+    runner_ = *std::move(runner);
+  }
+
+  void Run(std::span<const int32_t> ids, int64_t first, bool all, Observer* observer = nullptr) {
+    Batch batch;
+    batch.AddSequence(blocks_);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      batch.AddToken(ids[i], first + static_cast<int64_t>(i), all || i + 1 == ids.size());
+    }
+    runner_->Run(batch, observer);
+  }
+
+  std::span<const float> Expected(const std::string& name) const {
+    const TensorEntry* entry = reference_->Find(name);
+    EXPECT_NE(entry, nullptr) << name;
+    if (entry == nullptr) return {};
+    return {entry->tensor.f32(), static_cast<size_t>(entry->tensor.elements())};
+  }
+
+  static float MaxAbs(std::span<const float> x) {
+    float most = 0;
+    for (const float v : x) most = std::max(most, std::abs(v));
+    return most;
+  }
+
+  void ExpectClose(std::span<const float> got, std::span<const float> want, float tolerance, const std::string& what) {
+    ASSERT_EQ(got.size(), want.size()) << what;
+    float worst = 0;
+    for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
+    EXPECT_LE(worst, tolerance) << what;
+  }
+
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<SafetensorsCheckpoint> reference_;
+  std::unique_ptr<Runner> runner_;
+  std::vector<int32_t> blocks_;
+  std::vector<Prompt> prompts_;
+};
+
+TEST_P(Fixture, LogitsOfEveryPositionMatch) {
+  for (const auto& [prompt, ids, greedy] : prompts_) {
+    const std::span<const float> want = Expected(prompt + ".logits");
+    Run(ids, 0, /*all=*/true);
+    const size_t vocab = want.size() / ids.size();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ExpectClose(runner_->Logits(static_cast<int64_t>(i)), want.subspan(i * vocab, vocab), kLogitTolerance,
+                  prompt + " row " + std::to_string(i));
+    }
+  }
+}
+
+TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
+  HiddenTap tap;
+  const auto& [prompt, ids, greedy] = prompts_[0];
+  Run(ids, 0, /*all=*/true, &tap);
+  const auto check = [&](const std::string& ours, const std::string& theirs) {
+    const std::span<const float> want = Expected(prompt + "." + theirs);
+    ASSERT_TRUE(tap.taps.contains(ours)) << ours;
+    ExpectClose(tap.taps[ours], want, kHiddenTolerance * MaxAbs(want), theirs);
+  };
+  check("embed", "hidden.embed");
+  for (int64_t i = 0; i < model_->config.n_layers; ++i) {
+    const std::string n = std::to_string(i);
+    check("blk." + n + ".out", "hidden.layer" + n);
+  }
+  check("output_norm", "hidden.final_norm");
+  check("blk.0.attn_output", "layer0.attn_out");
+  check("blk.0.ffn_down", "layer0.mlp_out");
+}
+
+TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {
+  size_t compared = 0;
+  for (const auto& [prompt, ids, want] : prompts_) {
+    compared += want.size();
+    // The prompt comes in two uneven chunks.
+    const size_t cut = ids.size() / 3;
+    Run(std::span(ids).first(cut), 0, false);
+    Run(std::span(ids).subspan(cut), static_cast<int64_t>(cut), false);
+    auto position = static_cast<int64_t>(ids.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      const std::span<const float> logits = runner_->Logits(0);
+      const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      ASSERT_EQ(best, want[i]) << prompt << " token " << i;
+      if (i + 1 < want.size()) Run(std::span(&best, 1), position++, false);
+    }
+  }
+  EXPECT_GE(compared, 16u);
+}
+
+TEST_P(Fixture, TheSameBitsForAnyChunkingAndThreadCount) {
+  const std::vector<int32_t>& ids = prompts_[0].ids;
+  Run(ids, 0, /*all=*/false);
+  const std::vector<float> whole(runner_->Logits(0).begin(), runner_->Logits(0).end());
+  for (const int n_threads : {1, 2, 3}) {
+    StartRunner(n_threads);
+    for (const size_t chunk : {size_t{1}, size_t{5}, ids.size()}) {
+      for (size_t i = 0; i < ids.size(); i += chunk) {
+        Run(std::span(ids).subspan(i, std::min(chunk, ids.size() - i)), static_cast<int64_t>(i), false);
+      }
+      const std::span<const float> again = runner_->Logits(0);
+      EXPECT_TRUE(std::equal(whole.begin(), whole.end(), again.begin()))
+          << n_threads << " threads, chunks of " << chunk;
+    }
+  }
+}
+
+TEST_P(Fixture, TheSameBitsAloneAndBesideOtherSequences) {
+  const std::vector<int32_t>& ids = prompts_[0].ids;
+  Run(ids, 0, /*all=*/false);
+  const std::vector<float> alone(runner_->Logits(0).begin(), runner_->Logits(0).end());
+  Batch batch;
+  const std::vector<int32_t> mine = {1, 2, 3, 4, 5, 6, 7, 8}, others = {9, 10, 11, 12, 13, 14, 15, 0};
+  batch.AddSequence(others);
+  for (size_t i = 0; i < ids.size() / 2; ++i) batch.AddToken(ids[ids.size() - 1 - i], static_cast<int64_t>(i), i == 0);
+  batch.AddSequence(mine);
+  for (size_t i = 0; i < ids.size(); ++i) batch.AddToken(ids[i], static_cast<int64_t>(i), i + 1 == ids.size());
+  runner_->Run(batch);
+  const std::span<const float> beside = runner_->Logits(1);
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), beside.begin()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Fixture, testing::ValuesIn(Cases()),
+                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace lucid
