@@ -4,6 +4,17 @@
 
 namespace lucid {
 
+std::string_view StopCauseName(StopCause cause) {
+  switch (cause) {
+    case StopCause::kNone: return "none";
+    case StopCause::kEndOfGeneration: return "end";
+    case StopCause::kStopString: return "stop_string";
+    case StopCause::kLength: return "length";
+    case StopCause::kAborted: return "aborted";
+  }
+  return "none";
+}
+
 std::string_view FinishReason(StopCause cause) {
   switch (cause) {
     case StopCause::kNone:

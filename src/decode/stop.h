@@ -12,6 +12,8 @@ namespace lucid {
 enum class StopCause { kNone, kEndOfGeneration, kStopString, kLength, kAborted };
 // "stop" (end of generation or stop string), "length", "abort": the finish_reason of the OpenAI API.
 std::string_view FinishReason(StopCause cause);
+// The cause itself: "end" (an end-of-generation token), "stop_string", "length", "aborted", "none".
+std::string_view StopCauseName(StopCause cause);
 
 class StopMatcher {
  public:
