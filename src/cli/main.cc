@@ -1,0 +1,173 @@
+// The `lucid` command: declares every subcommand, parses the command line, and turns what went
+// wrong into one sentence and an exit code (0 success, 1 an error while working, 2 a wrong command
+// line).
+//
+// No logic lives here: each command is a cmd_<name>.cc beside this file (command.h lists them).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "cli/command.h"
+#include "engine/version.h"
+
+namespace lucid::cli {
+namespace {
+
+constexpr int kUsageExitCode = 2;
+
+// Number of single-character edits (insert, delete, replace) between two short words.
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// The subcommand of that name, or nullptr.
+const CLI::App* FindCommand(const CLI::App& root, const std::string& name) {
+  for (const CLI::App* command : root.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+// The subcommand that a mistyped word most likely meant, or "".
+std::string NearestCommand(const CLI::App& root, const std::string& word) {
+  std::string nearest;
+  size_t best = 3;  // more than two edits away is another word
+  for (const CLI::App* command : root.get_subcommands([](const CLI::App*) { return true; })) {
+    const size_t distance = EditDistance(word, command->get_name());
+    if (distance < best) {
+      best = distance;
+      nearest = command->get_name();
+    }
+  }
+  return nearest;
+}
+
+int ReportUsage(const std::string& message, const std::string& hint) {
+  fmt::print(stderr, "lucid: {} ({})\n", message, hint);
+  return kUsageExitCode;
+}
+
+int ReportUnknownCommand(const CLI::App& root, const std::string& word) {
+  const std::string nearest = NearestCommand(root, word);
+  return ReportUsage(fmt::format("there is no command '{}'", word),
+                     nearest.empty() ? "lucid --help lists the commands"
+                                     : fmt::format("did you mean 'lucid {}'?", nearest));
+}
+
+// The deepest subcommand that was named before the parser gave up.
+const CLI::App* ParsedCommand(const CLI::App& root) {
+  const CLI::App* command = &root;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return command;
+}
+
+// "lucid models rm", as one would type it.
+std::string CommandPath(const CLI::App& command) {
+  return command.get_parent() == nullptr
+             ? "lucid"
+             : CommandPath(*command.get_parent()) + " " + command.get_name();
+}
+
+int ReportParseError(const CLI::App& root, const CLI::ParseError& error) {
+  std::string message = error.what();
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return ReportUsage(message,
+                     fmt::format("{} --help shows the usage", CommandPath(*ParsedCommand(root))));
+}
+
+void AddHelpCommand(CLI::App& root, CommandContext& context) {
+  CLI::App* help = root.add_subcommand("help", "Show the help of a command, or of 'env'");
+  auto topic = std::make_shared<std::string>();
+  help->add_option("topic", *topic, "a command, or env for the environment variables");
+  help->callback([&root, &context, topic] {
+    if (topic->empty()) {
+      // Not root.help(): that would show the command being run, which is this one.
+      fmt::print("{}", root.get_formatter()->make_help(&root, "lucid", CLI::AppFormatMode::Normal));
+    } else if (*topic == "env") {
+      fmt::print("{}", EnvHelp());
+    } else if (const CLI::App* command = FindCommand(root, *topic)) {
+      fmt::print("{}", command->help(CommandPath(*command->get_parent())));
+    } else {
+      context.exit_code = ReportUnknownCommand(root, *topic);
+    }
+  });
+}
+
+void AddCommands(CLI::App& root, CommandContext& context) {
+  AddRunCommand(root, context);
+  AddChatCommand(root, context);
+  AddPullCommand(root, context);
+  AddModelsCommand(root, context);
+  AddShowCommand(root, context);
+  AddTokenizeCommand(root, context);
+  AddDetokenizeCommand(root, context);
+  AddRenderCommand(root, context);
+  AddLogitsCommand(root, context);
+  AddTraceCommand(root, context);
+  AddCompletionCommand(root, context);
+  AddHelpCommand(root, context);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App root("Lucid runs large language models and shows what they do.", "lucid");
+  CommandContext context;
+  root.set_version_flag("--version", fmt::format("lucid {}", Version()), "Print the version");
+  root.set_help_flag("-h,--help", "Print this help");
+  root.footer(
+      "'lucid COMMAND --help' explains a command, 'lucid help env' the environment variables.");
+  AddCommands(root, context);
+  // With one command at most, a later word that looks like another command is an argument of the
+  // first.
+  root.require_subcommand(0, 1);
+
+  if (argc < 2) {
+    fmt::print(stderr, "{}", root.help());
+    return kUsageExitCode;
+  }
+  const std::string first = argv[1];
+  if (!first.empty() && first[0] != '-' && FindCommand(root, first) == nullptr) {
+    return ReportUnknownCommand(root, first);
+  }
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return root.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    return ReportParseError(root, error);
+  }
+  if (root.get_subcommands().empty())
+    return ReportUsage("no command is given", "lucid --help lists them");
+  return context.exit_code;
+}
+
+}  // namespace
+}  // namespace lucid::cli
+
+int main(int argc, char** argv) {
+  try {
+    return lucid::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("lucid: this machine has not enough memory for that\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lucid: unexpected failure: %s\n", error.what());
+  }
+  return 1;
+}
