@@ -66,13 +66,10 @@ std::string_view GgufTypeName(GgufType type) {
 }
 
 size_t GgufValue::array_size() const {
+  if (!is_array()) return 0;
   return std::visit(
       [](const auto& held) -> size_t {
-        if constexpr (requires {
-                        held.size();
-                        held.push_back(held.front());
-                      })
-          return held.size();
+        if constexpr (requires { held.size(); }) return held.size();
         return 0;
       },
       value);
