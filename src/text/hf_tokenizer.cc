@@ -19,6 +19,13 @@ using Json = nlohmann::json;
 // Ids may leave holes, but not so many that a small file asks for a large table.
 constexpr size_t kSpareIds = 65536;
 
+// How a turn or a text ends in published models.
+constexpr std::string_view kKnownEnds[] = {
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>", "<|end|>", "<|end_of_text|>",
+    "<|eos|>", "</s>", "<eos>", "<|eot|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "<|END_OF_TURN_TOKEN|>",
+    "<\xEF\xBD\x9C" "end\xE2\x96\x81" "of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[|endofturn|]", "<|endofturn|>", "<turn|>",
+    "<|role_end|>", "<end_of_utterance>"};
+
 const Json& Member(const Json& object, const char* key) {
   static const Json null;
   if (!object.is_object()) return null;
@@ -333,23 +340,24 @@ Status ApplyHfGenerationConfig(std::string_view json, VocabSpec& spec) {
   return {};
 }
 
+bool IsKnownEnd(std::string_view piece) {
+  return std::find(std::begin(kKnownEnds), std::end(kKnownEnds), piece) != std::end(kKnownEnds);
+}
+
 void AddKnownEogIds(VocabSpec& spec) {
-  // The ends of a turn or text in published models.
-  constexpr std::string_view kEnds[] = {
-      "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>", "<|end|>", "<|end_of_text|>",
-      "<|eos|>", "</s>", "<eos>", "<|eot|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>",
-      "<|END_OF_TURN_TOKEN|>", "<\xEF\xBD\x9C" "end\xE2\x96\x81" "of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-      "[|endofturn|]", "<|endofturn|>", "<turn|>", "<|role_end|>", "<end_of_utterance>", "[EOS]"};
   if (spec.eos_id >= 0) spec.eog_ids.push_back(spec.eos_id);
-  const PieceTable table(spec.tokens);
-  for (const std::string_view end : kEnds) {
-    const TokenId id = table.Find(end);
-    if (id < 0) continue;
-    const bool is_added = std::any_of(spec.added.begin(), spec.added.end(), [&](const AddedToken& t) { return t.id == id; });
-    if (is_added) spec.eog_ids.push_back(id);
+  TokenId end_id = -1, return_id = -1, call_id = -1;
+  for (const AddedToken& token : spec.added) {
+    if (!IsKnownEnd(token.content)) continue;
+    spec.eog_ids.push_back(token.id);
+    if (token.content == "<|end|>") end_id = token.id;
+    if (token.content == "<|return|>") return_id = token.id;
+    if (token.content == "<|call|>") call_id = token.id;
   }
   std::sort(spec.eog_ids.begin(), spec.eog_ids.end());
   spec.eog_ids.erase(std::unique(spec.eog_ids.begin(), spec.eog_ids.end()), spec.eog_ids.end());
+  // In the Harmony format <|end|> only ends one message of a reply.
+  if (return_id >= 0 && call_id >= 0) std::erase(spec.eog_ids, end_id);
 }
 
 }  // namespace lucid

@@ -25,6 +25,9 @@ Status ApplyHfGenerationConfig(std::string_view json, VocabSpec& spec);
 // Fills eog_ids with eos and every control token whose spelling ends a turn or a text in known models.
 void AddKnownEogIds(VocabSpec& spec);
 
+// True for the spellings that end a turn or a text in known models, e.g. <|im_end|>.
+bool IsKnownEnd(std::string_view piece);
+
 // Makes encode() begin with BOS (or not), whatever the file's template said.
 void SetAddBos(VocabSpec& spec, bool add);
 void SetAddEos(VocabSpec& spec, bool add);
