@@ -227,7 +227,7 @@ Result<RequestId> Engine::Submit(Request request) {
   return impl_->last_id;
 }
 
-Result<std::vector<TokenOutput>> Engine::Step() {
+Result<std::vector<TokenOutput>> Engine::Step(Observer* observer) {
   std::vector<TokenOutput> outputs;
   if (impl_->queue.empty()) return outputs;
   Running& r = *impl_->queue.front();
@@ -248,12 +248,12 @@ Result<std::vector<TokenOutput>> Engine::Step() {
   if (prefill) {
     const int64_t n = std::min(impl_->config.batch, n_prompt - r.next_position);
     const std::span<const TokenId> chunk{r.request.prompt.data() + r.next_position, static_cast<size_t>(n)};
-    impl_->RunChunk(chunk, r.next_position, /*all_outputs=*/false, nullptr);
+    impl_->RunChunk(chunk, r.next_position, /*all_outputs=*/false, observer);
     r.next_position += n;
     r.stats.prefill_seconds += SecondsSince(start);
     if (r.next_position < n_prompt) return outputs;
   } else {
-    impl_->RunChunk({&r.reply.back(), 1}, r.next_position, /*all_outputs=*/false, nullptr);
+    impl_->RunChunk({&r.reply.back(), 1}, r.next_position, /*all_outputs=*/false, observer);
     ++r.next_position;
   }
   Result<TokenOutput> out = impl_->Sample(r);

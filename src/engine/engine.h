@@ -81,8 +81,8 @@ class Engine {
   // Queues a request. kContextLength with both numbers if the prompt leaves no room in the context; kInvalidArgument for an
   // empty prompt, an id outside the vocabulary or sampler settings that make no sense.
   Result<RequestId> Submit(Request request);
-  // Does one step of work: a chunk of a prompt, or one token. Returns the tokens it produced.
-  Result<std::vector<TokenOutput>> Step();
+  // Does one step of work: a chunk of a prompt, or one token. Returns the tokens it produced. `observer` may be null.
+  Result<std::vector<TokenOutput>> Step(Observer* observer = nullptr);
   // Drops a request; no further outputs of it.
   void Abort(RequestId id);
   bool busy() const;

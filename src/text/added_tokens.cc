@@ -47,7 +47,8 @@ int32_t AddedTokens::LongestAt(std::string_view text, size_t at, size_t* end) co
   return found;
 }
 
-std::vector<AddedSpan> AddedTokens::Split(std::string_view text, AddedTokenMode mode) const {
+std::vector<AddedSpan> AddedTokens::Split(std::string_view text, AddedTokenMode mode,
+                                          std::span<const size_t> plain_starts) const {
   std::vector<AddedSpan> spans;
   size_t done = 0;
   for (size_t at = 0; at < text.size() && !empty() && mode != AddedTokenMode::kNone;) {
@@ -61,6 +62,7 @@ std::vector<AddedSpan> AddedTokens::Split(std::string_view text, AddedTokenMode 
     size_t begin = at;
     at = end;  // a match that the rules refuse is passed over whole
     if (token.special && mode == AddedTokenMode::kSpecialAsText) continue;
+    if (std::binary_search(plain_starts.begin(), plain_starts.end(), begin)) continue;
     if (token.single_word && (WordCharBefore(text, begin) || WordCharAt(text, end))) continue;
     if (token.lstrip) {
       while (begin > done && IsWhitespace(DecodeUtf8(text, Before(text, begin)).code)) begin = Before(text, begin);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,8 +28,10 @@ class AddedTokens {
   AddedTokens(const std::vector<AddedToken>& added, bool normalized, const Normalizer& normalizer);
 
   bool empty() const { return trie_.empty(); }
-  // The whole of `text` in order; empty stretches are left out.
-  std::vector<AddedSpan> Split(std::string_view text, AddedTokenMode mode) const;
+  // The whole of `text` in order; empty stretches are left out. No token is recognised that begins at one of the
+  // ascending offsets `plain_starts`.
+  std::vector<AddedSpan> Split(std::string_view text, AddedTokenMode mode,
+                               std::span<const size_t> plain_starts = {}) const;
 
  private:
   // The longest token that begins at `at`: its index, and where it ends; -1 if none.

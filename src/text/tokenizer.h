@@ -25,6 +25,8 @@ enum class AddedTokenMode {
 struct EncodeOptions {
   bool add_special = true;  // BOS and EOS where the file asks for them
   AddedTokenMode added_tokens = AddedTokenMode::kParseSpecial;
+  // Byte offsets of the text, ascending, at which no added token begins: what is spelled there is ordinary text.
+  std::span<const size_t> plain_starts;
 };
 
 class Tokenizer {

@@ -1,0 +1,125 @@
+#include "engine/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "plan/print.h"
+
+namespace lucid {
+namespace {
+
+// The batch of a step as a workload, for the op table's cost functions.
+Workload WorkloadOf(const StepView& step, const Weights& weights, const KvStorageOptions& kv) {
+  Workload work;
+  work.sequences.resize(static_cast<size_t>(step.n_sequences));
+  for (int32_t t = 0; t < step.n_tokens; ++t) {
+    SequenceSpan& span = work.sequences[static_cast<size_t>(step.sequence[t])];
+    if (span.count++ == 0) span.start = step.positions[t];
+  }
+  work.outputs = step.n_outputs;
+  work.k_dtype = kv.k_dtype;
+  work.v_dtype = kv.v_dtype;
+  work.weight_dtypes = weights.dtypes();
+  return work;
+}
+
+// The role of each input: the op table's names, the last one or two repeating for groups.
+std::vector<std::string> Roles(const Op& op) {
+  std::istringstream words{std::string(Info(op.kind).operands)};
+  std::vector<std::string> roles;
+  for (std::string word; words >> word;) {
+    std::erase_if(word, [](char c) { return c == '?' || c == '(' || c == ')' || c == '*'; });
+    roles.push_back(word);
+  }
+  while (roles.size() < op.inputs.size()) roles.push_back(roles[roles.size() - 2]);
+  return roles;
+}
+
+}  // namespace
+
+void TraceRecorder::AfterOp(const ObservedOp& observed) {
+  const Workload work = WorkloadOf(observed.step, weights_, kv_);
+  const Sizes sizes = work.sizes();
+  const auto operand = [&](const std::string& role, Value v) {
+    const ValueInfo& info = observed.plan.Info(v);
+    TracedOperand traced{role, info.name, "F32", info.shape.ToString(), info.shape.ToString(sizes)};
+    switch (info.kind) {
+      case ValueKind::kActivation: break;
+      case ValueKind::kWeight: traced.dtype = Name(weights_.dtypes()[static_cast<size_t>(v.id)]); break;
+      case ValueKind::kKv: traced.dtype = fmt::format("{}/{}", Name(kv_.k_dtype), Name(kv_.v_dtype)); break;
+      case ValueKind::kBatch: traced.dtype = "I32"; break;
+    }
+    return traced;
+  };
+  TracedOp traced;
+  traced.name = observed.op.name;
+  traced.kind = Info(observed.op.kind).name;
+  traced.kernel = observed.kernel;
+  traced.attributes = PrintAttrs(observed.op);
+  const std::vector<std::string> roles = Roles(observed.op);
+  for (size_t i = 0; i < observed.op.inputs.size(); ++i) {
+    if (observed.op.inputs[i].present()) traced.inputs.push_back(operand(roles[i], observed.op.inputs[i]));
+  }
+  for (const Value v : observed.op.outputs) traced.outputs.push_back(operand("out", v));
+  traced.cost = Info(observed.op.kind).cost(observed.plan, observed.op, work);
+  traced.nanoseconds = observed.nanoseconds;
+  ops_.push_back(std::move(traced));
+}
+
+std::string PrintTrace(const std::vector<TracedOp>& ops) {
+  std::string text;
+  Cost total;
+  int64_t nanoseconds = 0;
+  for (const TracedOp& op : ops) {
+    text += fmt::format("{}  {}  [{}]  {:.1f} us  {} FLOP  {} B\n", op.name, op.kind, op.kernel,
+                        static_cast<double>(op.nanoseconds) / 1e3, op.cost.flops,
+                        op.cost.weight_bytes + op.cost.kv_read_bytes + op.cost.kv_write_bytes);
+    if (!op.attributes.empty()) text += fmt::format("    {}\n", op.attributes);
+    const auto print = [&](const TracedOperand& o) {
+      text += fmt::format("    {:<12} {:<32} {:<8} {} = {}\n", o.role, o.name, o.dtype, o.symbolic, o.concrete);
+    };
+    std::for_each(op.inputs.begin(), op.inputs.end(), print);
+    std::for_each(op.outputs.begin(), op.outputs.end(), print);
+    total += op.cost;
+    nanoseconds += op.nanoseconds;
+  }
+  return text + fmt::format("{} ops, {:.3f} ms, {} FLOP, weights {} B, KV read {} B, KV written {} B\n", ops.size(),
+                            static_cast<double>(nanoseconds) / 1e6, total.flops, total.weight_bytes,
+                            total.kv_read_bytes, total.kv_write_bytes);
+}
+
+nlohmann::ordered_json TraceJson(const std::vector<TracedOp>& ops) {
+  using Json = nlohmann::ordered_json;
+  const auto operands = [](const std::vector<TracedOperand>& list) {
+    Json array = Json::array();
+    for (const TracedOperand& o : list) {
+      array.push_back({{"role", o.role},
+                       {"name", o.name},
+                       {"dtype", o.dtype},
+                       {"shape_symbolic", o.symbolic},
+                       {"shape", Json::parse(o.concrete)}});
+    }
+    return array;
+  };
+  Json array = Json::array();
+  for (const TracedOp& op : ops) {
+    array.push_back({{"name", op.name},
+                     {"op", op.kind},
+                     {"kernel", op.kernel},
+                     {"attributes", op.attributes},
+                     {"inputs", operands(op.inputs)},
+                     {"outputs", operands(op.outputs)},
+                     {"flops", op.cost.flops},
+                     {"weight_bytes", op.cost.weight_bytes},
+                     {"kv_read_bytes", op.cost.kv_read_bytes},
+                     {"kv_write_bytes", op.cost.kv_write_bytes},
+                     {"activation_bytes", op.cost.activation_bytes},
+                     {"nanoseconds", op.nanoseconds}});
+  }
+  return array;
+}
+
+}  // namespace lucid
