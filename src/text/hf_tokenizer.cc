@@ -22,7 +22,7 @@ constexpr size_t kSpareIds = 65536;
 // How a turn or a text ends in published models.
 constexpr std::string_view kKnownEnds[] = {
     "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>", "<|end|>", "<|end_of_text|>",
-    "<|eos|>", "</s>", "<eos>", "<|eot|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "<|END_OF_TURN_TOKEN|>",
+    "<|eos|>", "<|eot|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "<|END_OF_TURN_TOKEN|>",
     "<\xEF\xBD\x9C" "end\xE2\x96\x81" "of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[|endofturn|]", "<|endofturn|>", "<turn|>",
     "<|role_end|>", "<end_of_utterance>"};
 

@@ -1,0 +1,170 @@
+// lucid tokenize: the ids of a text, with the pieces and bytes they stand for.
+//
+//   lucid tokenize -m smollm2 --text "Hello world"        # a table
+//   lucid tokenize -m tokenizer.json.xz --ids < file.txt
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "engine/tokenizer_loader.h"
+#include "store/model_store.h"
+
+namespace lucid::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TokenizeFlags {
+  std::string model;
+  std::string text, file;
+  bool has_text = false;
+  bool parse_special = true;
+  bool no_added_tokens = false;
+  bool add_special = true;
+  bool ids = false, json = false, table = false, lines = false;
+};
+
+// A path as it is; any other name from the model store.
+Result<LoadedTokenizer> Load(const std::string& model) {
+  std::error_code ignored;
+  if (std::filesystem::exists(model, ignored)) return LoadTokenizer(model);
+  LUCID_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
+  return LoadTokenizer(path);
+}
+
+EncodeOptions Options(const TokenizeFlags& flags) {
+  EncodeOptions options;
+  options.add_special = flags.add_special;
+  options.added_tokens = flags.no_added_tokens ? AddedTokenMode::kNone
+                         : flags.parse_special ? AddedTokenMode::kParseSpecial
+                                               : AddedTokenMode::kSpecialAsText;
+  return options;
+}
+
+const char* KindName(TokenKind kind) {
+  switch (kind) {
+    case TokenKind::kNormal: return "normal";
+    case TokenKind::kUnknown: return "unknown";
+    case TokenKind::kControl: return "control";
+    case TokenKind::kUserDefined: return "user";
+    case TokenKind::kUnused: return "unused";
+    case TokenKind::kByte: return "byte";
+  }
+  return "normal";
+}
+
+std::string Hex(std::string_view bytes, std::string_view between = "") {
+  std::string out;
+  for (const char c : bytes) {
+    if (!out.empty()) out += between;
+    out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+// Characters as a reader counts them: code points, and one for each byte that is none.
+size_t CountCharacters(std::string_view text) {
+  size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return n;
+}
+
+std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void PrintJson(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& ids) {
+  Json pieces = Json::array(), bytes = Json::array(), kinds = Json::array();
+  for (const TokenId id : ids) {
+    pieces.push_back(std::string(tokenizer.PieceText(id)));
+    bytes.push_back(Hex(tokenizer.PieceBytes(id)));
+    kinds.push_back(KindName(tokenizer.Kind(id)));
+  }
+  const size_t n_chars = CountCharacters(text);
+  const auto ratio = [](size_t a, size_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); };
+  const Json json = {{"ids", ids},
+                     {"pieces", pieces},
+                     {"bytes", bytes},
+                     {"kinds", kinds},
+                     {"n_tokens", ids.size()},
+                     {"n_chars", n_chars},
+                     {"n_bytes", text.size()},
+                     {"tokens_per_char", ratio(ids.size(), n_chars)},
+                     {"chars_per_token", ratio(n_chars, ids.size())}};
+  fmt::print("{}\n", DumpJson(json));
+}
+
+void PrintTable(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& ids) {
+  fmt::print("{:>8}  {:<24}  {:<32}  kind\n", "id", "piece", "bytes");
+  for (const TokenId id : ids) {
+    // Quoted, with escapes for what a terminal would act on.
+    const std::string piece = DumpJson(Json(std::string(tokenizer.PieceText(id))));
+    fmt::print("{:>8}  {:<24}  {:<32}  {}\n", id, piece, Hex(tokenizer.PieceBytes(id), " "), KindName(tokenizer.Kind(id)));
+  }
+  const size_t n_chars = CountCharacters(text);
+  fmt::print("{} tokens, {} characters, {} bytes", ids.size(), n_chars, text.size());
+  if (!ids.empty()) fmt::print(", {:.2f} characters per token", static_cast<double>(n_chars) / static_cast<double>(ids.size()));
+  fmt::print("\n");
+}
+
+// One JSON string per line of standard input, one JSON array of ids per line of output.
+Status RunLines(const Tokenizer& tokenizer, const EncodeOptions& options) {
+  std::string line;
+  for (size_t number = 1; std::getline(std::cin, line); ++number) {
+    const Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!value.is_string()) return Err(ErrorCode::kInvalidArgument, "line {} of standard input is not a JSON string", number);
+    fmt::print("{}\n", DumpJson(Json(tokenizer.Encode(value.get_ref<const std::string&>(), options))));
+  }
+  return {};
+}
+
+Status Run(const TokenizeFlags& flags) {
+  LUCID_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, Load(flags.model));
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  if (flags.lines) return RunLines(tokenizer, Options(flags));
+  std::string text = flags.text;
+  if (!flags.has_text) {
+    LUCID_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file.empty() ? "-" : flags.file));
+  }
+  const std::vector<TokenId> ids = tokenizer.Encode(text, Options(flags));
+  if (flags.ids) {
+    fmt::print("{}\n", fmt::join(ids, ","));
+  } else if (flags.json) {
+    PrintJson(tokenizer, text, ids);
+  } else {
+    PrintTable(tokenizer, text, ids);
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App& root, CommandContext& context) {
+  CLI::App* command = root.add_subcommand("tokenize", "Show the token ids of a text");
+  auto flags = std::make_shared<TokenizeFlags>();
+  command->add_option("-m,--model", flags->model, "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
+      ->required();
+  CLI::Option* text = command->add_option("--text", flags->text, "the text; without --text and --file: standard input");
+  CLI::Option* file = command->add_option("-f,--file", flags->file, "file with the text, - for standard input")->excludes(text);
+  command->add_flag("--parse-special,!--no-parse-special", flags->parse_special,
+                    "read control tokens like <|im_end|> in the text as what they spell (the default), or as ordinary text");
+  command->add_flag("--no-added-tokens", flags->no_added_tokens, "recognise no added token at all, control or not");
+  command->add_flag("--add-special,!--no-add-special,!--no-bos", flags->add_special,
+                    "put BOS and EOS around the text where the model asks for them (the default), or not");
+  CLI::Option* ids = command->add_flag("--ids", flags->ids, "print the ids alone, separated by commas");
+  CLI::Option* json = command->add_flag("--json", flags->json, "print JSON: ids, pieces, bytes, kinds and counts")->excludes(ids);
+  CLI::Option* table = command->add_flag("--table", flags->table, "print a table (the default)")->excludes(ids)->excludes(json);
+  command->add_flag("--jsonl", flags->lines, "batch: one JSON string per line of standard input, one array of ids per line out")
+      ->excludes(text)->excludes(file)->excludes(ids)->excludes(json)->excludes(table);
+  command->callback([flags, text, &context] {
+    flags->has_text = text->count() > 0;
+    if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
+  });
+}
+
+}  // namespace lucid::cli
