@@ -76,11 +76,13 @@ Result<ChatPrompt> RenderChatPrompt(const ChatTemplate& chat_template, const Tok
   if (options.eos_token.empty()) options.eos_token = PieceOrEmpty(tokenizer, vocab.eos_id);
 
   Json marked = messages;
-  const std::string mark = FindUnusedMark(messages.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const auto dump = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const std::string mark = FindUnusedMark(dump(messages) + dump(options.variables));
   if (mark.empty()) {
     return Err(ErrorCode::kInvalidArgument, "the messages hold every Unicode noncharacter from U+FDD0 to U+FDEF");
   }
   MarkStrings(marked, vocab.added, mark);
+  MarkStrings(options.variables, vocab.added, mark);  // documents and tool descriptions are data too
 
   ChatPrompt prompt;
   LUCID_ASSIGN_OR_RETURN(prompt.text, chat_template.Render(marked, options));

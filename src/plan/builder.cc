@@ -43,19 +43,17 @@ Value Builder::Mat(std::string_view name, Extent n_out, Extent n_in) {
 }
 
 Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents) {
-  for (size_t i = 0; i < plan_.values.size(); ++i) {
-    const ValueInfo& v = plan_.values[i];
-    if (v.kind == ValueKind::kWeight && v.name == name) {
-      LUCID_CHECK(v.shape == shape, "weight {} is used with two shapes", name);
-      return Value{static_cast<int32_t>(i)};
-    }
+  const auto [known, is_new] = weights_.try_emplace(std::string(name));
+  if (!is_new) {
+    LUCID_CHECK(plan_.Info(known->second).shape == shape, "weight {} is used with two shapes", name);
+    return known->second;
   }
   ValueInfo info;
   info.kind = ValueKind::kWeight;
   info.name = std::string(name);
   info.shape = shape;
   info.extents = std::move(extents);
-  return NewValue(std::move(info));
+  return known->second = NewValue(std::move(info));
 }
 
 Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where) {

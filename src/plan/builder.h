@@ -7,6 +7,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/plan.h"
@@ -84,6 +85,7 @@ class Builder {
   Value Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where);
 
   Plan plan_;
+  std::unordered_map<std::string, Value> weights_;  // by slot name
 };
 
 }  // namespace lucid

@@ -1,5 +1,4 @@
-// The fuse pass: one walk over the ops with a fixed table of rules. A rule looks at the op at hand and those after it, and
-// either replaces them by one op or leaves them.
+// The fuse pass: one walk over the ops with a fixed table of rules. A rule looks at the op at hand and the ops around it, and either replaces them by one op or leaves them.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,15 +9,21 @@
 namespace lucid {
 namespace {
 
-// How many ops read each value (the logits count as read).
-std::vector<int> CountReaders(const Plan& plan) {
-  std::vector<int> readers(plan.values.size(), 0);
-  for (const Op& op : plan.ops) {
-    for (const Value v : op.inputs) {
-      if (v.present()) ++readers[static_cast<size_t>(v.id)];
+// Who reads a value: nobody, one op, or several (the logits are read from outside as well).
+constexpr int32_t kNoReader = -1, kManyReaders = -2;
+
+std::vector<int32_t> FindReaders(const Plan& plan) {
+  std::vector<int32_t> readers(plan.values.size(), kNoReader);
+  const auto add = [&](Value v, int32_t op) {
+    int32_t& reader = readers[static_cast<size_t>(v.id)];
+    reader = reader == kNoReader ? op : kManyReaders;
+  };
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    for (const Value v : plan.ops[i].inputs) {
+      if (v.present()) add(v, static_cast<int32_t>(i));
     }
   }
-  ++readers[static_cast<size_t>(plan.logits.id)];
+  readers[static_cast<size_t>(plan.logits.id)] = kManyReaders;
   return readers;
 }
 
@@ -29,21 +34,15 @@ struct Match {
 
 struct Context {
   const Plan& plan;
-  const std::vector<int>& readers;
-  const std::vector<bool>& gone;  // ops already replaced
+  const std::vector<int32_t>& readers;
 };
 
-// The first op after `from` of this kind that reads `v`, if it lies within the same block of the model.
-std::optional<size_t> NextReader(const Context& c, size_t from, Value v, OpKind kind) {
-  for (size_t i = from + 1; i < c.plan.ops.size(); ++i) {
-    const Op& op = c.plan.ops[i];
-    if (c.gone[i] || op.kind != kind) continue;
-    if (std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end()) return i;
-  }
-  return std::nullopt;
+// The index of the op of this kind that is the only reader of `v`, if it is one.
+std::optional<size_t> OnlyReader(const Context& c, Value v, OpKind kind) {
+  const int32_t reader = c.readers[static_cast<size_t>(v.id)];
+  if (reader < 0 || c.plan.ops[static_cast<size_t>(reader)].kind != kind) return std::nullopt;
+  return static_cast<size_t>(reader);
 }
-
-bool ReadOnce(const Context& c, Value v) { return c.readers[static_cast<size_t>(v.id)] == 1; }
 
 // "blk.0.attn_q" and "attn_k" -> "blk.0.attn_q+attn_k".
 std::string JoinedName(const std::string& first, const std::string& second) {
@@ -53,12 +52,13 @@ std::string JoinedName(const std::string& first, const std::string& second) {
 // linear(x, gate), linear(x, up), glu(gate, up) -> glu_linear.
 std::optional<Match> FuseGluLinear(const Context& c, size_t i) {
   const Op& gate = c.plan.ops[i];
-  if (gate.kind != OpKind::kLinear || !ReadOnce(c, gate.outputs[0])) return std::nullopt;
-  const std::optional<size_t> glu = NextReader(c, i, gate.outputs[0], OpKind::kGlu);
+  if (gate.kind != OpKind::kLinear) return std::nullopt;
+  const std::optional<size_t> glu = OnlyReader(c, gate.outputs[0], OpKind::kGlu);
   if (!glu || c.plan.ops[*glu].inputs[0] != gate.outputs[0]) return std::nullopt;
   const Value up_value = c.plan.ops[*glu].inputs[1];
   const int32_t up = c.plan.Info(up_value).producer;
-  if (up < 0 || c.plan.ops[static_cast<size_t>(up)].kind != OpKind::kLinear || !ReadOnce(c, up_value)) {
+  if (up < 0 || c.plan.ops[static_cast<size_t>(up)].kind != OpKind::kLinear ||
+      !OnlyReader(c, up_value, OpKind::kGlu)) {
     return std::nullopt;
   }
   const Op& up_op = c.plan.ops[static_cast<size_t>(up)];
@@ -110,8 +110,8 @@ std::optional<Match> FuseAddRmsNorm(const Context& c, size_t i) {
 // rms_norm over heads, rope of its result -> norm_rope.
 std::optional<Match> FuseNormRope(const Context& c, size_t i) {
   const Op& norm = c.plan.ops[i];
-  if (norm.kind != OpKind::kRmsNorm || !ReadOnce(c, norm.outputs[0])) return std::nullopt;
-  const std::optional<size_t> rope = NextReader(c, i, norm.outputs[0], OpKind::kRope);
+  if (norm.kind != OpKind::kRmsNorm) return std::nullopt;
+  const std::optional<size_t> rope = OnlyReader(c, norm.outputs[0], OpKind::kRope);
   if (!rope) return std::nullopt;
   const Op& rope_op = c.plan.ops[*rope];
   const auto& norm_attrs = std::get<NormAttrs>(norm.attrs);
@@ -131,9 +131,9 @@ constexpr std::array kRules = {FuseGluLinear, FuseLinearGroup, FuseAddRmsNorm, F
 }  // namespace
 
 Plan FusePlan(const Plan& plan) {
-  const std::vector<int> readers = CountReaders(plan);
-  std::vector<bool> gone(plan.ops.size(), false);
-  const Context context{plan, readers, gone};
+  const std::vector<int32_t> readers = FindReaders(plan);
+  const Context context{plan, readers};
+  std::vector<bool> gone(plan.ops.size(), false);  // ops already replaced
   // A fused op stands where the last op it replaces stood: by then every operand has been written.
   std::vector<std::optional<Op>> fused_at(plan.ops.size());
   for (size_t i = 0; i < plan.ops.size(); ++i) {

@@ -1,4 +1,4 @@
-// The memory pass: first-fit placement of activations by lifetime. A plan has a few hundred values, so simple is fast enough.
+// The memory pass: first-fit placement of activations by lifetime. 
 #include <algorithm>
 #include <vector>
 
@@ -40,25 +40,20 @@ std::vector<Interval> Lifetimes(const Plan& plan, const Sizes& sizes) {
 MemoryPlan PlanMemory(const Plan& plan, const Sizes& max_sizes) {
   MemoryPlan memory;
   memory.offsets.assign(plan.values.size(), -1);
-  std::vector<Interval> placed;
+  std::vector<Interval> alive;  // placed and still needed, by offset
   for (const Interval& interval : Lifetimes(plan, max_sizes)) {
-    std::vector<Interval> alive;
-    for (const Interval& other : placed) {
-      // An op may still read its inputs while it writes its results, so touching intervals overlap.
-      if (other.last_op >= interval.first_op && other.first_op <= interval.last_op) alive.push_back(other);
-    }
-    std::sort(alive.begin(), alive.end(), [&](const Interval& a, const Interval& b) {
-      return memory.offsets[static_cast<size_t>(a.value)] < memory.offsets[static_cast<size_t>(b.value)];
-    });
+    // An op may still read its inputs while it writes its results, so only values last read before it are gone.
+    std::erase_if(alive, [&](const Interval& other) { return other.last_op < interval.first_op; });
     int64_t offset = 0;
-    for (const Interval& other : alive) {
-      const int64_t start = memory.offsets[static_cast<size_t>(other.value)];
+    auto after = alive.begin();
+    for (; after != alive.end(); ++after) {
+      const int64_t start = memory.offsets[static_cast<size_t>(after->value)];
       if (offset + interval.bytes <= start) break;
-      offset = std::max(offset, start + other.bytes);
+      offset = start + after->bytes;
     }
     memory.offsets[static_cast<size_t>(interval.value)] = offset;
     memory.arena_bytes = std::max(memory.arena_bytes, offset + interval.bytes);
-    placed.push_back(interval);
+    alive.insert(after, interval);
   }
   return memory;
 }
