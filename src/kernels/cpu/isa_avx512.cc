@@ -1,13 +1,30 @@
-// The kernels of instruction set avx512.
+// The kernels for AVX-512 F, BW, DQ and VL.
+//
+// This file is compiled with flags of its own (cmake/isa.cmake). Every function in it but the
+// getter is in an anonymous namespace, and it uses no templates of the standard library: the linker
+// must never pick a copy from here for code that runs on any CPU (ADR 0003;
+// scripts/check_isa_symbols.sh checks it).
+#if defined(__x86_64__)
+#define LUCID_ISA avx512
+
+// clang-format off: the algorithms need the vectors first
+#include "kernels/cpu/table-inl.h"
+#include "kernels/cpu/vec_avx512.h"
+// clang-format on
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
+namespace avx512 {
 namespace {
-constexpr KernelTable kTable = {"avx512", {}};
+constexpr Kernel kKernels[] = {LUCID_CPU_KERNELS("avx512")};
+constexpr KernelTable kTable = {"avx512", kKernels};
 }  // namespace
+}  // namespace avx512
 
 const KernelTable& Avx512Kernels() {
-  return kTable;
+  return avx512::kTable;
 }
 
 }  // namespace lucid
+
+#endif  // x86-64

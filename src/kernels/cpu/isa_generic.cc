@@ -1,13 +1,27 @@
-// The kernels of instruction set generic.
+// The kernels for the base instruction set of the build.
+//
+// This file is compiled with flags of its own (cmake/isa.cmake). Every function in it but the
+// getter is in an anonymous namespace, and it uses no templates of the standard library: the linker
+// must never pick a copy from here for code that runs on any CPU (ADR 0003;
+// scripts/check_isa_symbols.sh checks it).
+#define LUCID_ISA generic
+
+// clang-format off: the algorithms need the vectors first
+#include "kernels/cpu/table-inl.h"
+#include "kernels/cpu/vec_generic.h"
+// clang-format on
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
+namespace generic {
 namespace {
-constexpr KernelTable kTable = {"generic", {}};
+constexpr Kernel kKernels[] = {LUCID_CPU_KERNELS("generic")};
+constexpr KernelTable kTable = {"generic", kKernels};
 }  // namespace
+}  // namespace generic
 
 const KernelTable& GenericKernels() {
-  return kTable;
+  return generic::kTable;
 }
 
 }  // namespace lucid

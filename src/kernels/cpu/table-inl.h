@@ -1,0 +1,67 @@
+// The kernels of one instruction set. Included last by isa_<name>.cc, which has defined LUCID_ISA
+// and included its vec_<name>.h; ops without a row here (embed, gather_rows) only move memory and
+// run on the reference kernels.
+#pragma once
+
+#include "kernels/cpu/attention-inl.h"
+#include "kernels/cpu/elementwise-inl.h"
+#include "kernels/cpu/linear-inl.h"
+#include "kernels/cpu/norm-inl.h"
+#include "kernels/cpu/rope-inl.h"
+#include "kernels/table.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+const char* RefuseWeights(const LinearArgs& a) {
+  return a.w.rank == 2 ? nullptr : "wants a weight of two dimensions";
+}
+const char* RefuseLinear(const void* args) {
+  return RefuseWeights(*static_cast<const LinearArgs*>(args));
+}
+const char* RefuseLinearGroup(const void* args) {
+  const auto& a = *static_cast<const LinearGroupArgs*>(args);
+  for (int32_t i = 0; i < a.count; ++i) {
+    if (const char* reason = RefuseWeights(a.linear[i])) return reason;
+  }
+  return nullptr;
+}
+const char* RefuseGluLinear(const void* args) {
+  const auto& a = *static_cast<const GluLinearArgs*>(args);
+  const char* reason = RefuseWeights(a.gate);
+  return reason != nullptr ? reason : RefuseWeights(a.up);
+}
+
+bool IsKvType(DType type) {
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
+}
+const char* RefuseKv(const KvView& kv) {
+  return IsKvType(kv.k_dtype) && IsKvType(kv.v_dtype) ? nullptr
+                                                      : "wants a cache of F32, F16 or BF16";
+}
+const char* RefuseKvStore(const void* args) {
+  return RefuseKv(static_cast<const KvStoreArgs*>(args)->kv);
+}
+const char* RefuseAttention(const void* args) {
+  return RefuseKv(static_cast<const AttentionArgs*>(args)->kv);
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA
+
+// Rows of a Kernel array; `isa` is a string literal, since names are constants.
+#define LUCID_CPU_KERNELS(isa)                                                                 \
+  {KernelOp::kRmsNorm, "rms_norm." isa, RmsNorm},                                              \
+      {KernelOp::kAddRmsNorm, "add_rms_norm." isa, AddRmsNorm},                                \
+      {KernelOp::kLinear, "linear." isa, Linear, LinearScratch, RefuseLinear},                 \
+      {KernelOp::kLinearGroup, "linear_group." isa, LinearGroup, LinearGroupScratch,           \
+       RefuseLinearGroup},                                                                     \
+      {KernelOp::kGlu, "glu." isa, Glu},                                                       \
+      {KernelOp::kGluLinear, "glu_linear." isa, GluLinear, GluLinearScratch, RefuseGluLinear}, \
+      {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                       \
+      {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                      \
+      {KernelOp::kKvStore, "kv_store." isa, KvStore, nullptr, RefuseKvStore},                  \
+      {KernelOp::kAttention, "attention." isa, Attention, AttentionScratch, RefuseAttention},  \
+      {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale}, {            \
+    KernelOp::kSoftcap, "softcap." isa, Softcap                                                \
+  }

@@ -1,0 +1,133 @@
+// Vec of AVX2 with FMA and F16C: 8 float lanes. One of three files with the same functions
+// (vec_generic.h documents each of them).
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/x86-inl.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr bool kHasFma = true;
+constexpr int kTileTokens = 3;   // 4 x 3 sums, 3 activations, 1 weight vector: all 16 registers
+constexpr int kFusedTokens = 2;  // 4 x 2 sums leave room for the vectors of a decoder
+constexpr int kPvVectors = 2;
+
+using F = __m256;
+
+inline __m256i LanesBelow(int64_t n) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
+}
+
+inline F Load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+inline F LoadN(const float* p, int64_t n) {
+  return _mm256_maskload_ps(p, LanesBelow(n));
+}
+inline void Store(float* p, F v) {
+  _mm256_storeu_ps(p, v);
+}
+inline void StoreN(float* p, F v, int64_t n) {
+  _mm256_maskstore_ps(p, LanesBelow(n), v);
+}
+inline F Set(float x) {
+  return _mm256_set1_ps(x);
+}
+inline F Zero() {
+  return _mm256_setzero_ps();
+}
+inline F Fma(F a, F b, F c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+inline F Max(F a, F b) {
+  return _mm256_max_ps(a, b);
+}
+inline F Min(F a, F b) {
+  return _mm256_min_ps(a, b);
+}
+inline F Abs(F a) {
+  return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+inline F Sqrt(F a) {
+  return _mm256_sqrt_ps(a);
+}
+inline F Round(F a) {
+  return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline F IfLess(F a, F b, F yes, F no) {
+  return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+inline F KeepLanes(F v, int64_t begin, int64_t end, F other) {
+  const __m256i keep = _mm256_andnot_si256(LanesBelow(begin), LanesBelow(end));
+  return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(keep));
+}
+inline F PowerOfTwo(F n) {
+  const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+inline void SinCosQuadrant(F n, F sin, F cos, F* out_sin, F* out_cos) {
+  const __m256i q = _mm256_cvtps_epi32(n);
+  const __m256i one = _mm256_set1_epi32(1);
+  const __m256i two = _mm256_set1_epi32(2);
+  const F swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(q, one), one));
+  const __m256i sin_sign = _mm256_slli_epi32(_mm256_and_si256(q, two), 30);
+  const __m256i cos_sign = _mm256_slli_epi32(_mm256_and_si256(_mm256_add_epi32(q, one), two), 30);
+  *out_sin = _mm256_xor_ps(_mm256_blendv_ps(sin, cos, swap), _mm256_castsi256_ps(sin_sign));
+  *out_cos = _mm256_xor_ps(_mm256_blendv_ps(cos, sin, swap), _mm256_castsi256_ps(cos_sign));
+}
+
+// The tree of Sum4: neighbours, pairs, halves.
+inline void Sum4(F a, F b, F c, F d, float* out) {
+  const F sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
+}
+inline float MaxLane(F v) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+inline __m128i LoadBytes8(const uint8_t* p) {
+  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+}
+inline F LoadU8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadBytes8(p)));
+}
+inline F LoadI8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadBytes8(p)));
+}
+inline F LoadF16(const uint8_t* p) {
+  return _mm256_cvtph_ps(LoadBytes16(p));
+}
+inline F LoadBf16(const uint8_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadBytes16(p)), 16));
+}
+inline void StoreF16(uint8_t* p, F v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+struct Nibbles {
+  F low[2];
+  F high[2];
+};
+inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_high) {
+  const __m256i mask = _mm256_set1_epi32(0x0f);
+  Nibbles out;
+  for (int i = 0; i < 2; ++i) {
+    const __m256i q = _mm256_cvtepu8_epi32(LoadBytes8(p + 8 * i));
+    out.low[i] = Fma(d_low, _mm256_cvtepi32_ps(_mm256_and_si256(q, mask)), m_low);
+    out.high[i] = Fma(d_high, _mm256_cvtepi32_ps(_mm256_srli_epi32(q, 4)), m_high);
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA

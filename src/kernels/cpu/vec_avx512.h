@@ -1,0 +1,136 @@
+// Vec of AVX-512: 16 float lanes. One of three files with the same functions (vec_generic.h
+// documents each of them).
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/x86-inl.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr bool kHasFma = true;
+constexpr int kTileTokens = 6;   // 4 x 6 sums, 4 weight vectors: 28 of 32 registers
+constexpr int kFusedTokens = 4;  // 4 x 4 sums leave room for the vectors of a decoder
+constexpr int kPvVectors = 4;
+
+using F = __m512;
+
+inline F Load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+inline __mmask16 FirstLanes(int64_t n) {
+  return static_cast<__mmask16>((1u << n) - 1u);
+}
+inline F LoadN(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(FirstLanes(n), p);
+}
+inline void Store(float* p, F v) {
+  _mm512_storeu_ps(p, v);
+}
+inline void StoreN(float* p, F v, int64_t n) {
+  _mm512_mask_storeu_ps(p, FirstLanes(n), v);
+}
+inline F Set(float x) {
+  return _mm512_set1_ps(x);
+}
+inline F Zero() {
+  return _mm512_setzero_ps();
+}
+inline F Fma(F a, F b, F c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline F Max(F a, F b) {
+  return _mm512_max_ps(a, b);
+}
+inline F Min(F a, F b) {
+  return _mm512_min_ps(a, b);
+}
+inline F Abs(F a) {
+  return _mm512_abs_ps(a);
+}
+inline F Sqrt(F a) {
+  return _mm512_sqrt_ps(a);
+}
+inline F Round(F a) {
+  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT);
+}
+inline F IfLess(F a, F b, F yes, F no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+inline F KeepLanes(F v, int64_t begin, int64_t end, F other) {
+  const auto mask = static_cast<__mmask16>(FirstLanes(end) & ~FirstLanes(begin));
+  return _mm512_mask_blend_ps(mask, other, v);
+}
+inline F PowerOfTwo(F n) {
+  const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+}
+inline void SinCosQuadrant(F n, F sin, F cos, F* out_sin, F* out_cos) {
+  const __m512i q = _mm512_cvtps_epi32(n);
+  const __mmask16 swap = _mm512_test_epi32_mask(q, _mm512_set1_epi32(1));
+  const __m512i two = _mm512_set1_epi32(2);
+  const __m512i sin_sign = _mm512_slli_epi32(_mm512_and_epi32(q, two), 30);
+  const __m512i cos_sign =
+      _mm512_slli_epi32(_mm512_and_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(1)), two), 30);
+  const __m512i s = _mm512_castps_si512(_mm512_mask_blend_ps(swap, sin, cos));
+  const __m512i c = _mm512_castps_si512(_mm512_mask_blend_ps(swap, cos, sin));
+  *out_sin = _mm512_castsi512_ps(_mm512_xor_epi32(s, sin_sign));
+  *out_cos = _mm512_castsi512_ps(_mm512_xor_epi32(c, cos_sign));
+}
+
+// The tree of Sum4: halves of 256 bits, of 128 bits, neighbours, pairs.
+inline void Sum4(F a, F b, F c, F d, float* out) {
+  const F ab = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+  const F cd = _mm512_shuffle_f32x4(c, d, 0x44) + _mm512_shuffle_f32x4(c, d, 0xee);
+  const F abcd = _mm512_shuffle_f32x4(ab, cd, 0x88) + _mm512_shuffle_f32x4(ab, cd, 0xdd);
+  const F pairs = abcd + _mm512_permute_ps(abcd, 0xb1);
+  const F sums = pairs + _mm512_permute_ps(pairs, 0x4e);
+  const __m512i every_fourth =
+      _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+  _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(every_fourth, sums)));
+}
+inline float MaxLane(F v) {
+  F m = Max(v, _mm512_shuffle_f32x4(v, v, 0x4e));
+  m = Max(m, _mm512_shuffle_f32x4(m, m, 0xb1));
+  m = Max(m, _mm512_permute_ps(m, 0x4e));
+  return _mm512_cvtss_f32(Max(m, _mm512_permute_ps(m, 0xb1)));
+}
+
+inline F LoadU8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadBytes16(p)));
+}
+inline F LoadI8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(LoadBytes16(p)));
+}
+inline F LoadF16(const uint8_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline F LoadBf16(const uint8_t* p) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+inline void StoreF16(uint8_t* p, F v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+// A 16-entry table of d * q + m in one register: a lookup per 16 values instead of convert and
+// multiply.
+struct Nibbles {
+  F low[1];
+  F high[1];
+};
+inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_high) {
+  const F digits = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i q = _mm512_cvtepu8_epi32(LoadBytes16(p));
+  return {{_mm512_permutexvar_ps(q, Fma(d_low, digits, m_low))},
+          {_mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), Fma(d_high, digits, m_high))}};
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA

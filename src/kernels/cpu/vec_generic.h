@@ -1,0 +1,203 @@
+// Vec of the base instruction set: 4 float lanes in the compiler's portable vector type (SSE2,
+// NEON, or plain code).
+//
+// The three vec_*.h files offer the same functions, and the *-inl.h algorithms are written once
+// over them:
+//   kLanes             lanes of a vector; every reduction runs lane-wise over ascending indices,
+//   then through one tree kHasFma            whether Fma rounds once kTileTokens        activation
+//   rows of the register tile of linear-inl.h (its weight rows are always 4) kFusedTokens       up
+//   to so many activation rows, weights are decoded in registers kPvVectors         vectors of a
+//   value row that attention-inl.h sums at a time
+// All loads and stores may be unaligned. LoadN and StoreN touch the first n < kLanes lanes only
+// (LoadN: others are 0).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+constexpr int kLanes = 4;
+constexpr bool kHasFma = false;
+constexpr int kTileTokens =
+    2;  // 4 x 2 sums: with products in registers of their own, 16 are soon full
+constexpr int kFusedTokens = 2;
+constexpr int kPvVectors = 2;
+
+using F = float __attribute__((vector_size(16)));
+using I = int32_t __attribute__((vector_size(16)));
+
+inline F Load(const float* p) {
+  F v;
+  memcpy(&v, p, sizeof(v));
+  return v;
+}
+inline F LoadN(const float* p, int64_t n) {
+  F v = {};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+inline void Store(float* p, F v) {
+  memcpy(p, &v, sizeof(v));
+}
+inline void StoreN(float* p, F v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+inline F Set(float x) {
+  return F{x, x, x, x};
+}
+inline F Zero() {
+  return F{};
+}
+inline F Fma(F a, F b, F c) {
+  return a * b + c;
+}  // a * b + c
+inline F Max(F a, F b) {
+  return a > b ? a : b;
+}
+inline F Min(F a, F b) {
+  return a < b ? a : b;
+}
+inline F Abs(F a) {
+  return reinterpret_cast<F>(reinterpret_cast<I>(a) & 0x7fffffff);
+}
+inline F Sqrt(F a) {
+  for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+}
+// To the nearest integer, ties to even; |a| < 2^22.
+inline F Round(F a) {
+  const F magic = Set(12582912.0f);  // 1.5 * 2^23: the unit in the last place is 1
+  return (a + magic) - magic;
+}
+// yes where a < b, else no.
+inline F IfLess(F a, F b, F yes, F no) {
+  return a < b ? yes : no;
+}
+// v in lanes begin <= i < end, `other` elsewhere.
+inline F KeepLanes(F v, int64_t begin, int64_t end, F other) {
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if (i < begin || i >= end) v[i] = other[i];
+  }
+  return v;
+}
+// 2^n for integral n in [-126, 127].
+inline F PowerOfTwo(F n) {
+  return reinterpret_cast<F>((__builtin_convertvector(n, I) + 127) << 23);
+}
+
+// From sin and cos of an angle in [-pi/4, pi/4], those of the angle + n * pi/2.
+inline void SinCosQuadrant(F n, F sin, F cos, F* out_sin, F* out_cos) {
+  const I q = __builtin_convertvector(n, I);
+  const I odd = (q & 1) == 1;
+  const F s = odd ? cos : sin;
+  const F c = odd ? sin : cos;
+  *out_sin = (q & 2) == 2 ? -s : s;
+  *out_cos = ((q + 1) & 2) == 2 ? -c : c;
+}
+
+// The four sums of lanes, each by the same tree: neighbours, pairs.
+inline void Sum4(F a, F b, F c, F d, float* out) {
+  out[0] = (a[0] + a[1]) + (a[2] + a[3]);
+  out[1] = (b[0] + b[1]) + (b[2] + b[3]);
+  out[2] = (c[0] + c[1]) + (c[2] + c[3]);
+  out[3] = (d[0] + d[1]) + (d[2] + d[3]);
+}
+inline float MaxLane(F v) {
+  float m = v[0];
+  for (int i = 1; i < kLanes; ++i) m = v[i] > m ? v[i] : m;
+  return m;
+}
+
+// kLanes unsigned / signed bytes as floats.
+inline F LoadU8(const uint8_t* p) {
+  return __builtin_convertvector((I{p[0], p[1], p[2], p[3]}), F);
+}
+inline F LoadI8(const uint8_t* p) {
+  int8_t q[kLanes];
+  memcpy(q, p, sizeof(q));
+  return __builtin_convertvector((I{q[0], q[1], q[2], q[3]}), F);
+}
+
+// IEEE 754 binary16 at p.
+inline float HalfToFloat(const uint8_t* p) {
+  uint16_t h;
+  memcpy(&h, p, sizeof(h));
+  const uint32_t sign = (h & 0x8000u) << 16;
+  const uint32_t rest = h & 0x7fffu;
+  uint32_t bits;
+  if (rest >= 0x7c00u) {  // infinity or NaN, which becomes quiet
+    bits = 0x7f800000u | ((rest & 0x3ffu) << 13) | (rest > 0x7c00u ? 0x400000u : 0u);
+  } else if (rest >= 0x400u) {
+    bits = (rest << 13) + (112u << 23);
+  } else {  // subnormal: rest * 2^-24, exact
+    const float value = static_cast<float>(rest) * 0x1p-24f;
+    memcpy(&bits, &value, sizeof(bits));
+  }
+  bits |= sign;
+  float out;
+  memcpy(&out, &bits, sizeof(out));
+  return out;
+}
+// To the nearest binary16, ties to even.
+inline uint16_t FloatToHalf(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+  if (bits >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65536 and above
+  if (bits < 0x38800000u) {  // below 2^-14: adding 0.5 rounds to a multiple of 2^-24
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof(magnitude));
+    magnitude += 0.5f;
+    memcpy(&bits, &magnitude, sizeof(bits));
+    return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
+  }
+  const uint32_t odd = (bits >> 13) & 1u;
+  return static_cast<uint16_t>(sign | ((bits - (112u << 23) + 0xfffu + odd) >> 13));
+}
+// kLanes binary16 values.
+inline F LoadF16(const uint8_t* p) {
+  return F{HalfToFloat(p), HalfToFloat(p + 2), HalfToFloat(p + 4), HalfToFloat(p + 6)};
+}
+// kLanes bfloat16 values.
+inline F LoadBf16(const uint8_t* p) {
+  uint16_t h[kLanes];
+  memcpy(h, p, sizeof(h));
+  return reinterpret_cast<F>(I{h[0], h[1], h[2], h[3]} << 16);
+}
+inline void StoreF16(uint8_t* p, F v) {
+  const uint16_t h[kLanes] = {FloatToHalf(v[0]), FloatToHalf(v[1]), FloatToHalf(v[2]),
+                              FloatToHalf(v[3])};
+  memcpy(p, h, sizeof(h));
+}
+
+// Of 16 bytes, d_low * nibble + m_low of the low nibbles and d_high * nibble + m_high of the high
+// ones.
+struct Nibbles {
+  F low[4];
+  F high[4];
+};
+inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_high) {
+  Nibbles out;
+  for (int i = 0; i < 4; ++i) {
+    const I q = {p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
+    out.low[i] = Fma(d_low, __builtin_convertvector(q & 0x0f, F), m_low);
+    out.high[i] = Fma(d_high, __builtin_convertvector(q >> 4, F), m_high);
+  }
+  return out;
+}
+
+// out[i] = low nibble of qs[i] + 16 * bit i of qh, out[16 + i] = high nibble + 16 * bit 16 + i; i
+// < 16.
+inline void Unpack5(const uint8_t* qs, uint32_t qh, uint8_t* out) {
+  for (int i = 0; i < 16; ++i) {
+    out[i] = static_cast<uint8_t>((qs[i] & 0x0f) | (((qh >> i) & 1u) << 4));
+    out[16 + i] = static_cast<uint8_t>((qs[i] >> 4) | (((qh >> (16 + i)) & 1u) << 4));
+  }
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA

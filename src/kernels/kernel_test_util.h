@@ -1,0 +1,166 @@
+// What the kernel tests share: the tables of this CPU, running one kernel as n threads would,
+// random operands, and the reference fixtures.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/table.h"
+
+namespace lucid::testing_util {
+
+// The names of the instruction sets of this CPU that have kernels of their own.
+inline std::vector<std::string> CpuIsas() {
+  std::vector<std::string> names;
+  const auto tables = SelectTables("auto").value();
+  for (const KernelTable* table : tables) {
+    if (table->isa != "reference") names.emplace_back(table->isa);
+  }
+  return names;
+}
+
+// The kernel of exactly this instruction set.
+inline const Kernel& KernelOf(std::string_view isa, KernelOp op, const void* args) {
+  const auto tables = SelectTables(isa).value();
+  const KernelChoice choice = ChooseKernel(tables, op, args);
+  EXPECT_EQ(choice.isa, isa) << choice.refused;
+  return *choice.kernel;
+}
+
+// Runs every thread's part, one after the other, with scratch of exactly the size the kernel asks
+// for.
+inline void RunAs(const Kernel& kernel, const void* args, const StepView& step, int threads) {
+  const int64_t rows = std::max<int64_t>({1, step.n_tokens, step.n_outputs});
+  const size_t bytes = kernel.scratch != nullptr ? kernel.scratch(args, rows) : 0;
+  for (int t = 0; t < threads; ++t) {
+    std::unique_ptr<void, decltype(&std::free)> scratch(
+        bytes > 0 ? std::aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr, &std::free);
+    if (bytes > 0) std::memset(scratch.get(), 0xff, bytes);  // NaN: nothing may rely on zeros
+    kernel.fn(args, step, {t, threads, static_cast<std::byte*>(scratch.get())});
+  }
+}
+
+inline std::vector<float> RandomFloats(size_t n, uint32_t seed, float scale = 1.0f) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> out(n);
+  for (float& v : out) v = normal(rng);
+  return out;
+}
+
+struct Weights {
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+  float max = 0;  // largest magnitude
+};
+
+// Random [n_out, n_in] of any type that decodes: random bytes, block by block, until they mean
+// numbers of ordinary size. The data starts at an odd address, as it may in a file.
+inline Weights RandomWeights(DType type, int64_t n_out, int64_t n_in, uint32_t seed) {
+  const DTypeInfo& info = Info(type);
+  std::mt19937 rng(seed);
+  Weights w;
+  const int64_t blocks = n_out * n_in / info.block_elems;
+  w.bytes.resize(static_cast<size_t>(1 + blocks * info.block_bytes));
+  std::vector<float> values(static_cast<size_t>(info.block_elems));
+  std::normal_distribution<float> normal(0.0f, 0.5f);
+  for (int64_t b = 0; b < blocks; ++b) {
+    std::byte* block = w.bytes.data() + 1 + b * info.block_bytes;
+    for (bool good = false; !good;) {
+      if (info.block_elems == 1 && info.encode != nullptr) {
+        const float value = normal(rng);
+        info.encode(&value, block, 1);
+      } else {
+        for (int64_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<std::byte>(rng());
+      }
+      info.decode(block, values.data(), info.block_elems);
+      good = true;
+      for (float v : values) good = good && std::isfinite(v) && std::fabs(v) < 100.0f;
+    }
+    for (float v : values) w.max = std::max(w.max, std::fabs(v));
+  }
+  w.tensor.data = w.bytes.data() + 1;
+  w.tensor.dtype = type;
+  w.tensor.rank = 2;
+  w.tensor.shape = {n_out, n_in};
+  return w;
+}
+
+inline StepView TokensStep(int32_t n) {
+  StepView step;
+  step.n_tokens = n;
+  return step;
+}
+
+// |got - want| <= relative * |want| + absolute for all values; says where the first miss is.
+inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& want,
+                       double relative, double absolute, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double limit = relative * std::fabs(want[i]) + absolute;
+    ASSERT_LE(std::fabs(static_cast<double>(got[i]) - want[i]), limit)
+        << what << " at " << i << ": got " << got[i] << ", want " << want[i];
+  }
+}
+
+inline void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& want,
+                           const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << what;
+}
+
+// fixtures/component/<name>.safetensors and .json, read without format/ (kernels is a layer below
+// it).
+class Fixture {
+ public:
+  static bool Available() { return std::filesystem::exists(Folder()); }
+  explicit Fixture(const std::string& name) {
+    cases = nlohmann::json::parse(ReadAll(Folder() + name + ".json"))["cases"];
+    blob_ = ReadAll(Folder() + name + ".safetensors");
+    uint64_t header = 0;
+    std::memcpy(&header, blob_.data(), sizeof(header));
+    index_ = nlohmann::json::parse(blob_.substr(8, header));
+    data_ = 8 + header;
+  }
+  bool Has(const std::string& name) const { return index_.contains(name); }
+  std::vector<int64_t> Shape(const std::string& name) const { return index_.at(name).at("shape"); }
+  std::vector<float> Floats(const std::string& name) const {
+    EXPECT_EQ(index_.at(name).at("dtype"), "F32") << name;
+    const size_t begin = index_.at(name).at("data_offsets")[0];
+    const size_t end = index_.at(name).at("data_offsets")[1];
+    std::vector<float> out((end - begin) / sizeof(float));
+    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
+    return out;
+  }
+  nlohmann::json index() const { return index_; }
+  nlohmann::json cases;
+
+ private:
+  static std::string Folder() { return std::string(LUCID_SHARED_DIR) + "/fixtures/component/"; }
+  static std::string ReadAll(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    EXPECT_TRUE(file) << path;
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string blob_;
+  nlohmann::json index_;
+  size_t data_ = 0;
+};
+
+}  // namespace lucid::testing_util
+
+#define LUCID_NEEDS_FIXTURES()                          \
+  if (!::lucid::testing_util::Fixture::Available()) {   \
+    GTEST_SKIP() << "no fixtures at " LUCID_SHARED_DIR; \
+  }

@@ -1,0 +1,68 @@
+// Which tables are selected, and how a choice explains itself.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/cpu_features.h"
+#include "kernels/table.h"
+
+namespace lucid {
+namespace {
+
+std::vector<std::string> Names(std::string_view isa) {
+  std::vector<std::string> names;
+  const auto tables = SelectTables(isa).value();
+  for (const KernelTable* table : tables) names.emplace_back(table->isa);
+  return names;
+}
+
+TEST(SelectTables, ReferenceAndGenericRunEverywhere) {
+  EXPECT_EQ(Names("reference"), std::vector<std::string>{"reference"});
+  EXPECT_EQ(Names("generic"), (std::vector<std::string>{"generic", "reference"}));
+}
+
+TEST(SelectTables, AutoIsTheBestOfTheCpu) {
+  EXPECT_EQ(Names("auto"), Names(""));
+  const CpuFeatures& cpu = GetCpuFeatures();
+  EXPECT_EQ(Names("").front(), cpu.avx512 ? "avx512" : cpu.avx2 ? "avx2" : "generic");
+  EXPECT_EQ(Names("").back(), "reference");
+}
+
+TEST(SelectTables, ANamedSetIsTheCeiling) {
+  if (!GetCpuFeatures().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  EXPECT_EQ(Names("avx2"), (std::vector<std::string>{"avx2", "generic", "reference"}));
+  RmsNormArgs args;
+  const auto tables = SelectTables("avx2").value();
+  const KernelChoice choice = ChooseKernel(tables, KernelOp::kRmsNorm, &args);
+  EXPECT_EQ(choice.isa, "avx2");
+  EXPECT_STREQ(choice.kernel->name, "rms_norm.avx2");
+}
+
+TEST(SelectTables, AnUnknownNameIsAnErrorThatListsTheChoices) {
+  const auto tables = SelectTables("sse9");
+  ASSERT_FALSE(tables);
+  EXPECT_EQ(tables.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(tables.error().message.find("\"sse9\""), std::string::npos);
+  EXPECT_NE(tables.error().message.find("generic, reference"), std::string::npos);
+}
+
+TEST(ChooseKernel, ARefusalSaysWhyAndFallsThrough) {
+  AttentionArgs args;
+  args.kv.k_dtype = DType::kQ8_0;
+  const auto tables = SelectTables("generic").value();
+  const KernelChoice choice = ChooseKernel(tables, KernelOp::kAttention, &args);
+  EXPECT_EQ(choice.isa, "reference");
+  EXPECT_EQ(choice.refused, "generic: attention.generic wants a cache of F32, F16 or BF16");
+}
+
+TEST(ChooseKernel, TheReferenceTableHasEveryOp) {
+  const KernelTable* tables[] = {&ReferenceKernels()};
+  for (int op = 0; op <= static_cast<int>(KernelOp::kGatherRows); ++op) {
+    const auto kernel_op = static_cast<KernelOp>(op);
+    EXPECT_NE(Name(kernel_op), "unknown");
+    EXPECT_NE(ChooseKernel(tables, kernel_op, nullptr).kernel, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace lucid
