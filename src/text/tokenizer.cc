@@ -187,7 +187,7 @@ class TokenizerImpl final : public Tokenizer {
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<TokenId> out;
     if (options.add_special) out = spec_.prefix_ids;
-    for (const AddedSpan& span : raw_added_->Split(text, options.added_tokens)) {
+    for (const AddedSpan& span : raw_added_->Split(text, options.added_tokens, options.plain_starts)) {
       if (span.id >= 0) {
         out.push_back(span.id);
         continue;
