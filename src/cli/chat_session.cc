@@ -1,0 +1,236 @@
+#include "cli/chat_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/command.h"
+#include "engine/chat_prompt.h"
+#include "format/output_file.h"
+
+namespace lucid::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// The conversation in a file: a system message at most, then turns.
+struct Conversation {
+  std::optional<std::string> system;
+  std::vector<ChatTurn> turns;
+};
+
+Result<Conversation> ParseMessages(const Json& messages) {
+  if (!messages.is_array()) {
+    return Err(ErrorCode::kInvalidArgument, "there is no array of messages");
+  }
+  Conversation conversation;
+  bool user_spoke = false;  // and waits for a reply
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json& message = messages[i];
+    const Json role = message.is_object() ? message.value("role", Json()) : Json();
+    const Json content = message.is_object() ? message.value("content", Json()) : Json();
+    if (!role.is_string() || !content.is_string()) {
+      return Err(ErrorCode::kInvalidArgument,
+                 "message {} is not an object with the strings role and content", i + 1);
+    }
+    const std::string wanted = user_spoke ? "assistant" : "user";
+    if (i == 0 && role == "system") {
+      conversation.system = content.get<std::string>();
+    } else if (role != wanted) {
+      return Err(ErrorCode::kInvalidArgument, "message {} has the role {}, not {}", i + 1,
+                 role.dump(), wanted);
+    } else if (user_spoke) {
+      conversation.turns.back().reply = content.get<std::string>();
+      user_spoke = false;
+    } else {
+      conversation.turns.push_back({content.get<std::string>(), ""});
+      user_spoke = true;
+    }
+  }
+  if (user_spoke) {
+    return Err(ErrorCode::kInvalidArgument, "the last message is the user's, without a reply");
+  }
+  return conversation;
+}
+
+std::string Rate(double tokens_per_second) {
+  return tokens_per_second > 0 ? fmt::format(" at {:.1f} tok/s", tokens_per_second) : "";
+}
+
+}  // namespace
+
+ChatSession::ChatSession(Engine& engine, const Tokenizer& tokenizer,
+                         const ChatTemplate& chat_template, ChatSettings settings)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      chat_template_(chat_template),
+      settings_(std::move(settings)) {}
+
+// The messages so far, and the one that the user says next.
+Json ChatSession::Messages(const std::string* next_user) const {
+  Json messages = Json::array();
+  const auto add = [&messages](const char* role, const std::string& content) {
+    messages.push_back({{"role", role}, {"content", content}});
+  };
+  if (!settings_.system.empty()) add("system", settings_.system);
+  for (const ChatTurn& turn : turns_) {
+    add("user", turn.user);
+    add("assistant", turn.reply);
+  }
+  if (next_user != nullptr) add("user", *next_user);
+  return messages;
+}
+
+Result<std::vector<TokenId>> ChatSession::Encode(const std::string* next_user) const {
+  ChatTemplateOptions options;
+  options.add_generation_prompt = next_user != nullptr;
+  LUCID_ASSIGN_OR_RETURN(
+      ChatPrompt prompt,
+      RenderChatPrompt(chat_template_, tokenizer_, Messages(next_user), std::move(options)));
+  return std::move(prompt.ids);
+}
+
+Result<Reply> ChatSession::Answer(const std::string& user, uint64_t rng_stream,
+                                  const OnText& on_text) {
+  const InterruptGuard guard;  // Ctrl-C while the prompt is made must not end the program either
+  LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(settings_.sampling));
+  Request request;
+  LUCID_ASSIGN_OR_RETURN(request.prompt, Encode(&user));
+  if (static_cast<int64_t>(request.prompt.size()) >= engine_.context()) {
+    return Err(ErrorCode::kContextLength,
+               "with this message the conversation has {} tokens and no room for a reply, for the "
+               "context holds {}; the message was taken back (/clear forgets the conversation)",
+               request.prompt.size(), engine_.context());
+  }
+  request.sampling = sampling;
+  request.max_tokens = settings_.max_tokens;
+  request.stop = settings_.stop;
+  request.rng_stream = rng_stream;
+  LUCID_ASSIGN_OR_RETURN(Reply reply, Generate(engine_, std::move(request),
+                                               [&](const TokenOutput& out) { on_text(out.text); }));
+  last_seed_ = sampling.seed;
+  Count(reply);
+  return reply;
+}
+
+void ChatSession::Count(const Reply& reply) {
+  last_ = reply.stats;
+  ++n_replies_;
+  total_.prompt_tokens += reply.stats.prompt_tokens;
+  total_.cached_tokens += reply.stats.cached_tokens;
+  total_.generated_tokens += reply.stats.generated_tokens;
+  total_.prefill_seconds += reply.stats.prefill_seconds;
+  total_.decode_seconds += reply.stats.decode_seconds;
+}
+
+Result<Reply> ChatSession::Say(std::string text, const OnText& on_text) {
+  LUCID_ASSIGN_OR_RETURN(Reply reply, Answer(text, 0, on_text));
+  if (reply.cause != StopCause::kAborted || !reply.text.empty()) {
+    turns_.push_back({std::move(text), reply.text});
+    n_retries_ = 0;
+  }
+  return reply;
+}
+
+Result<Reply> ChatSession::Retry(const OnText& on_text) {
+  if (turns_.empty()) return Err(ErrorCode::kInvalidArgument, "there is no reply to try again");
+  ChatTurn last = std::move(turns_.back());
+  turns_.pop_back();
+  Result<Reply> reply = Answer(last.user, n_retries_ + 1, on_text);
+  const bool replaced = reply && (reply->cause != StopCause::kAborted || !reply->text.empty());
+  if (replaced) {
+    last.reply = reply->text;
+    ++n_retries_;
+  }
+  turns_.push_back(std::move(last));
+  return reply;
+}
+
+Status ChatSession::Undo() {
+  if (turns_.empty()) return Err(ErrorCode::kInvalidArgument, "there is nothing to take back");
+  turns_.pop_back();
+  n_retries_ = 0;
+  return {};
+}
+
+void ChatSession::Clear() {
+  turns_.clear();
+  n_retries_ = 0;
+}
+
+bool ChatSession::context_full() const {
+  return last_ && last_->prompt_tokens + last_->generated_tokens >= engine_.context();
+}
+
+Status ChatSession::Save(const std::string& path) const {
+  const Json json = {{"model", engine_.config().model},
+                     {"messages", Messages(nullptr)},
+                     {"settings", SettingsToJson(settings_)}};
+  LUCID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  LUCID_RETURN_IF_ERROR(
+      file.Write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+  return file.Commit();
+}
+
+Status ChatSession::Load(const std::string& path) {
+  LUCID_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return Err(ErrorCode::kInvalidFile, "{} is not valid JSON", path);
+  }
+  const bool is_object = json.is_object();
+  Result<Conversation> conversation =
+      ParseMessages(is_object ? json.value("messages", Json()) : json);
+  if (!conversation) {
+    return Err(ErrorCode::kInvalidFile, "{}: {}", path, conversation.error().message);
+  }
+  ChatSettings settings = settings_;
+  if (is_object && json.contains("settings")) {
+    Result<ChatSettings> loaded = SettingsFromJson(json["settings"], settings_);
+    if (!loaded) return Err(ErrorCode::kInvalidFile, "{}: {}", path, loaded.error().message);
+    settings = *std::move(loaded);
+  }
+  settings.system = conversation->system.value_or("");
+  settings_ = std::move(settings);
+  turns_ = std::move(conversation->turns);
+  n_retries_ = 0;
+  return {};
+}
+
+Result<std::string> ChatSession::Describe() const {
+  int64_t tokens = 0;
+  if (!turns_.empty()) {
+    LUCID_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, Encode(nullptr));
+    tokens = static_cast<int64_t>(ids.size());
+  }
+  const int64_t context = engine_.context();
+  const KvStorage& kv = engine_.runner().kv();
+  const int64_t block = kv.options().block_size;
+  const auto kv_mib = [&kv](int64_t blocks) {
+    return static_cast<double>(blocks * kv.bytes_per_block()) / kMiB;
+  };
+  std::string text = fmt::format("conversation  {} turns, {} tokens\n", turns_.size(), tokens);
+  text += fmt::format("context       {} of {} tokens used, {} left\n", std::min(tokens, context),
+                      context, std::max<int64_t>(context - tokens, 0));
+  text += fmt::format(
+      "KV cache      {:.1f} MiB for the conversation, {:.1f} MiB for a full context\n",
+      kv_mib((std::min(tokens, context) + block - 1) / block), kv_mib(kv.options().n_blocks));
+  if (last_) {
+    text += fmt::format("last reply    prompt {} tokens ({} cached){}, reply {} tokens{}\n",
+                        last_->prompt_tokens, last_->cached_tokens,
+                        Rate(last_->prefill_tokens_per_second()), last_->generated_tokens,
+                        Rate(last_->decode_tokens_per_second()));
+  }
+  text += fmt::format(
+      "in total      {} replies, prompt {} tokens ({} cached), reply {} tokens, "
+      "{:.2f} s prefill, {:.2f} s decode\n",
+      n_replies_, total_.prompt_tokens, total_.cached_tokens, total_.generated_tokens,
+      total_.prefill_seconds, total_.decode_seconds);
+  return text;
+}
+
+}  // namespace lucid::cli

@@ -1,0 +1,78 @@
+// A conversation with a model: the messages, the settings and the figures of lucid chat, without
+// any terminal.
+//
+// Each turn submits the whole rendered conversation; the engine finds what it has computed before
+// in its cache. Turns are pairs of a user's message and a reply; a turn that fails leaves the
+// conversation as it was.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/chat_settings.h"
+#include "cli/generate.h"
+#include "engine/engine.h"
+
+namespace lucid::cli {
+
+struct ChatTurn {
+  std::string user;
+  std::string reply;
+};
+
+using OnText = std::function<void(std::string_view)>;
+
+class ChatSession {
+ public:
+  // What it refers to must outlive it.
+  ChatSession(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+              ChatSettings settings);
+
+  // Says something and streams the reply. Ctrl-C ends the reply, which then stays as far as it
+  // came; if it had not begun, the turn is dropped (its text is empty and its cause kAborted).
+  // kContextLength with both numbers if the conversation no longer fits.
+  Result<Reply> Say(std::string text, const OnText& on_text);
+  // Replaces the last reply by another one. kInvalidArgument if there is none.
+  Result<Reply> Retry(const OnText& on_text);
+  // Takes back the last turn. kInvalidArgument if there is none.
+  Status Undo();
+  void Clear();
+
+  // Messages and settings as JSON, written under a temporary name and renamed.
+  Status Save(const std::string& path) const;
+  // Reads such a file, or an array of messages. On an error everything is as before.
+  Status Load(const std::string& path);
+
+  // What /stats prints.
+  Result<std::string> Describe() const;
+
+  ChatSettings& settings() { return settings_; }
+  const std::vector<ChatTurn>& turns() const { return turns_; }
+  uint64_t last_seed() const { return last_seed_; }
+  // True if the last reply ended because the context is full.
+  bool context_full() const;
+
+ private:
+  nlohmann::ordered_json Messages(const std::string* next_user) const;
+  Result<std::vector<TokenId>> Encode(const std::string* next_user) const;
+  Result<Reply> Answer(const std::string& user, uint64_t rng_stream, const OnText& on_text);
+  void Count(const Reply& reply);
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_template_;
+  ChatSettings settings_;
+  std::vector<ChatTurn> turns_;
+  uint64_t n_retries_ = 0;  // of the last turn: each draws from a stream of its own
+  uint64_t last_seed_ = 0;
+  std::optional<RequestStats> last_;
+  RequestStats total_;
+  int64_t n_replies_ = 0;
+};
+
+}  // namespace lucid::cli
