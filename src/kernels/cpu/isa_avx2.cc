@@ -7,10 +7,11 @@
 #if defined(__x86_64__)
 #define LUCID_ISA avx2
 
-// clang-format off: the algorithms need the vectors first
-#include "kernels/cpu/table-inl.h"
+// The algorithms of the second include are written over the vectors of the first: the blank line
+// keeps their order.
 #include "kernels/cpu/vec_avx2.h"
-// clang-format on
+
+#include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {

@@ -6,10 +6,11 @@
 // scripts/check_isa_symbols.sh checks it).
 #define LUCID_ISA generic
 
-// clang-format off: the algorithms need the vectors first
-#include "kernels/cpu/table-inl.h"
+// The algorithms of the second include are written over the vectors of the first: the blank line
+// keeps their order.
 #include "kernels/cpu/vec_generic.h"
-// clang-format on
+
+#include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
