@@ -133,17 +133,9 @@ class Fixture {
     index_ = nlohmann::json::parse(blob_.substr(8, header));
     data_ = 8 + header;
   }
-  bool Has(const std::string& name) const { return index_.contains(name); }
   std::vector<int64_t> Shape(const std::string& name) const { return index_.at(name).at("shape"); }
-  std::vector<float> Floats(const std::string& name) const {
-    EXPECT_EQ(index_.at(name).at("dtype"), "F32") << name;
-    const size_t begin = index_.at(name).at("data_offsets")[0];
-    const size_t end = index_.at(name).at("data_offsets")[1];
-    std::vector<float> out((end - begin) / sizeof(float));
-    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
-    return out;
-  }
-  nlohmann::json index() const { return index_; }
+  std::vector<float> Floats(const std::string& name) const { return Values<float>(name, "F32"); }
+  std::vector<int32_t> Ints(const std::string& name) const { return Values<int32_t>(name, "I32"); }
   nlohmann::json cases;
 
  private:
@@ -152,6 +144,15 @@ class Fixture {
     std::ifstream file(path, std::ios::binary);
     EXPECT_TRUE(file) << path;
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  template <typename T>
+  std::vector<T> Values(const std::string& name, const std::string& dtype) const {
+    EXPECT_EQ(index_.at(name).at("dtype"), dtype) << name;
+    const size_t begin = index_.at(name).at("data_offsets")[0];
+    const size_t end = index_.at(name).at("data_offsets")[1];
+    std::vector<T> out((end - begin) / sizeof(T));
+    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
+    return out;
   }
   std::string blob_;
   nlohmann::json index_;
