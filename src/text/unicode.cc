@@ -4,12 +4,62 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <vector>
 
 namespace lucid {
 namespace {
 
 utf8proc_category_t Category(int32_t code) { return utf8proc_category(code); }
+
+struct CodeRange {
+  int32_t first, last;
+};
+
+// Marks and characters with decompositions that came after Unicode 9.0. The `tokenizers` library normalises
+// by the tables of 9.0, and with it the texts that models were trained on: to it these are plain characters.
+constexpr CodeRange kNewerThanNormalization[] = {
+    {0x7FD, 0x7FD}, {0x898, 0x89F}, {0x8CA, 0x8D3}, {0x9FE, 0x9FE}, {0xC3C, 0xC3C}, {0xD3B, 0xD3C},
+    {0xEBA, 0xEBA}, {0x1715, 0x1715}, {0x1ABF, 0x1ACE}, {0x1DF6, 0x1DFA}, {0x32FF, 0x32FF},
+    {0xA7F2, 0xA7F4}, {0xA82C, 0xA82C}, {0xAB69, 0xAB69}, {0x10781, 0x10785}, {0x10787, 0x107B0},
+    {0x107B2, 0x107BA}, {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF},
+    {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B},
+    {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11938, 0x11938},
+    {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34},
+    {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45},
+    {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1}, {0x1E030, 0x1E06D},
+    {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF},
+    {0x1E4EC, 0x1E4EF}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
+};
+
+struct CaseRange {
+  int32_t first, last;  // upper case
+  int32_t lower;        // of the first
+};
+
+// Upper case letters of Unicode 16 and 17, which utf8proc 2.8 (15.0) does not know.
+constexpr CaseRange kNewerCases[] = {
+    {0x1C89, 0x1C89, 0x1C8A}, {0xA7CB, 0xA7CB, 0x264}, {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF}, {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
+    {0xA7DA, 0xA7DA, 0xA7DB}, {0xA7DC, 0xA7DC, 0x19B}, {0x10D50, 0x10D65, 0x10D70},
+    {0x16EA0, 0x16EB8, 0x16EBB},
+};
+
+bool IsNewerThanNormalization(int32_t code) {
+  if (code < kNewerThanNormalization[0].first) return false;
+  const auto* row = std::upper_bound(std::begin(kNewerThanNormalization), std::end(kNewerThanNormalization), code,
+                                     [](int32_t c, const CodeRange& r) { return c < r.first; });
+  return code <= (row - 1)->last;
+}
+
+int32_t AsciiLower(int32_t code) { return code >= 'A' && code <= 'Z' ? code + 32 : code; }
+
+int32_t Lower(int32_t code) {
+  for (const CaseRange& row : kNewerCases) {
+    if (code >= row.first && code <= row.last) return row.lower + (code - row.first);
+  }
+  return utf8proc_tolower(code);
+}
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
@@ -193,6 +243,9 @@ std::string NormalizeUnicode(std::string_view text, NormalForm form) {
       } else {
         codes.push_back(c.code);
       }
+    } else if (IsNewerThanNormalization(c.code)) {
+      FlushNormalized(codes, compose, out);
+      out += text.substr(at, c.length);
     } else {
       Decompose(c.code, options, codes);
     }
@@ -212,7 +265,7 @@ std::string LowercaseUnicode(std::string_view text) {
     } else if (c.code == 0x130) {  // the one character whose lower case is two
       out += "i\xCC\x87";
     } else {
-      AppendUtf8(utf8proc_tolower(c.code), out);
+      AppendUtf8(c.code < 0x80 ? AsciiLower(c.code) : Lower(c.code), out);
     }
     at += c.length;
   }
