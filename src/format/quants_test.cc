@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
+#include "base/float16.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
 
@@ -81,6 +84,78 @@ TEST(Quants, EncodedBytesEqualTheReference) {
     ++n_types;
   }
   EXPECT_EQ(n_types, 10u);
+}
+
+std::string FromHex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+// Blocks at the edges: zeros, denormals, outliers, half steps, values that fill the range.
+TEST(Quants, EdgeCaseBlocksEqualTheReference) {
+  std::ifstream cases(LUCID_SHARED_DIR "/cases/quantise_blocks.jsonl");
+  if (!cases) GTEST_SKIP() << "no cases at " << LUCID_SHARED_DIR "/cases";
+  size_t n_decoded = 0;
+  size_t n_encoded = 0;
+  for (std::string line; std::getline(cases, line);) {
+    const auto item = nlohmann::json::parse(line);
+    const std::string id = item["id"];
+    const DTypeInfo& info = Info(DTypeFromName(item["type"].get<std::string>()).value());
+    const std::string stored = FromHex(item["quantised_hex"]);
+    const std::string expected = FromHex(item["dequantised_f32_hex"]);
+    const auto n = static_cast<int64_t>(expected.size() / sizeof(float));
+    ASSERT_EQ(RowBytes(info.type, n), static_cast<int64_t>(stored.size())) << id;
+    std::vector<float> values(static_cast<size_t>(n));
+    info.decode(reinterpret_cast<const std::byte*>(stored.data()), values.data(), n);
+    EXPECT_EQ(std::memcmp(values.data(), expected.data(), expected.size()), 0) << id;
+    ++n_decoded;
+    const std::string source = FromHex(item.value("f32_hex", ""));
+    if (info.encode == nullptr || source.size() != expected.size()) continue;
+    std::memcpy(values.data(), source.data(), source.size());
+    std::string encoded(stored.size(), '\0');
+    info.encode(values.data(), reinterpret_cast<std::byte*>(encoded.data()), n);
+    EXPECT_EQ(encoded, stored) << id;
+    ++n_encoded;
+  }
+  EXPECT_GE(n_decoded, 100u);
+  EXPECT_GE(n_encoded, 75u);
+}
+
+TEST(Quants, SmallFloatsEqualTheReference) {
+  auto opened =
+      SafetensorsCheckpoint::Open(LUCID_SHARED_DIR "/fixtures/component/dtypes.safetensors");
+  if (!opened) GTEST_SKIP() << opened.error().message;
+  const auto load = [&]<typename T>(const char* name, T) {
+    const Tensor& tensor = (*opened)->Find(name)->tensor;
+    std::vector<T> values(static_cast<size_t>(tensor.elements()));
+    std::memcpy(values.data(), tensor.data, values.size() * sizeof(T));
+    return values;
+  };
+  const auto expect_same = [](float got, float want, const char* name, size_t i) {
+    EXPECT_TRUE(got == want || (got != got && want != want))
+        << name << " " << i << ": " << got << " " << want;
+  };
+  const std::vector<float> e4m3 = load("f8_e4m3fn", 0.0f);
+  const std::vector<float> e5m2 = load("f8_e5m2", 0.0f);
+  ASSERT_EQ(e4m3.size(), 256u);
+  for (size_t i = 0; i < 256; ++i) {
+    expect_same(F8E4M3ToF32(static_cast<uint8_t>(i)), e4m3[i], "e4m3", i);
+    expect_same(F8E5M2ToF32(static_cast<uint8_t>(i)), e5m2[i], "e5m2", i);
+  }
+  const std::vector<int32_t> f16 = load("f16.bits", int32_t{});
+  const std::vector<int32_t> bf16 = load("bf16.bits", int32_t{});
+  for (size_t i = 0; i < f16.size(); ++i) {
+    expect_same(F16ToF32(static_cast<uint16_t>(f16[i])), load("f16.f32", 0.0f)[i], "f16", i);
+    expect_same(Bf16ToF32(static_cast<uint16_t>(bf16[i])), load("bf16.f32", 0.0f)[i], "bf16", i);
+  }
+  const std::vector<float> x = load("round.x", 0.0f);
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(F32ToF16(x[i]), static_cast<uint16_t>(load("round.to_f16", int32_t{})[i])) << x[i];
+    EXPECT_EQ(F32ToBf16(x[i]), static_cast<uint16_t>(load("round.to_bf16", int32_t{})[i])) << x[i];
+  }
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ inline uint32_t LoadU32(const uint8_t* p) {
   return uint32_t{p[0]} | (uint32_t{p[1]} << 8) | (uint32_t{p[2]} << 16) | (uint32_t{p[3]} << 24);
 }
 
-// Legacy: 32 values. Nibble arrays hold value i in the low half of byte i, value i + 16 in the high
-// half.
+// Legacy: 32 values. Byte i of a nibble array holds value i in its low half and value i + 16 in its
+// high half.
 struct BlockQ4_0 {
   PackedF16 d;
   uint8_t qs[16];
@@ -46,9 +46,9 @@ struct BlockQ4_1 {
 };
 struct BlockQ5_0 {
   PackedF16 d;
-  uint8_t qh[4];
+  uint8_t qh[4];  // bit i is bit 4 of value i
   uint8_t qs[16];
-};  // qh: bit i is bit 4 of value i
+};
 struct BlockQ5_1 {
   PackedF16 d, m;
   uint8_t qh[4];
@@ -58,10 +58,11 @@ struct BlockQ8_0 {
   PackedF16 d;
   int8_t qs[32];
 };
-struct BlockQ8_1 {
-  PackedF16 d, s;
+struct BlockQ8_1 {  // of activations; never in files
+  PackedF16 d;
+  PackedF16 s;  // d * sum of qs
   int8_t qs[32];
-};  // s = d * sum of qs; never in files
+};
 
 // K-quants: super-blocks.
 struct BlockQ2_K {
@@ -92,11 +93,11 @@ struct BlockQ6_K {
   int8_t scales[16];
   PackedF16 d;
 };
-struct BlockQ8_K {
-  uint8_t d[4];
+struct BlockQ8_K {  // of activations
+  uint8_t d[4];     // float32
   int8_t qs[256];
-  uint8_t bsums[32];
-};  // d: float32; bsums: int16 sums of 16
+  uint8_t bsums[32];  // int16 sums of 16 values
+};
 
 // I-quants: indices into the grids of codecs/iq_grids.h, and signs.
 struct BlockIQ2_XXS {
@@ -137,10 +138,10 @@ struct BlockIQ1_M {
   uint8_t qh[16];
   uint8_t scales[8];
 };
-struct BlockIQ4_NL {
+struct BlockIQ4_NL {  // 32 values
   PackedF16 d;
   uint8_t qs[16];
-};  // 32 values
+};
 struct BlockIQ4_XS {
   PackedF16 d;
   uint8_t scales_h[2];
