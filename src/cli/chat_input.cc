@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -87,6 +88,12 @@ struct ChatInput::Editor {
     Of(edit)->interrupted = true;
     return CC_EOF;
   }
+  // libedit's handler of the signal puts the terminal in order before it stops, and again
+  // afterwards.
+  static unsigned char OnCtrlZ(EditLine*, int) {
+    std::raise(SIGTSTP);
+    return CC_REDISPLAY;
+  }
 };
 
 ChatInput::Editor::Editor(std::string history_file) : file(std::move(history_file)) {
@@ -102,11 +109,13 @@ ChatInput::Editor::Editor(std::string history_file) : file(std::move(history_fil
   ::history(history, &event, H_SETUNIQUE, 1);
   el_set(edit, EL_HIST, ::history, history);
   el_source(edit, nullptr);  // the user's ~/.editrc
-  // While a line is edited, Ctrl-C is a key like any other; it is a signal again while a reply
-  // streams.
-  el_set(edit, EL_SETTY, "-d", "intr=", nullptr);
-  el_set(edit, EL_ADDFN, "lucid-interrupt", "Drop the line", &Editor::OnCtrlC);
+  // While a line is edited, Ctrl-C and Ctrl-Z are keys; while a reply streams they are signals.
+  el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
+  // (The wide form keeps the literals; the narrow one leaks a copy of them.)
+  el_wset(edit, EL_ADDFN, L"lucid-interrupt", L"Drop the line", &Editor::OnCtrlC);
   el_set(edit, EL_BIND, "^C", "lucid-interrupt", nullptr);
+  el_wset(edit, EL_ADDFN, L"lucid-suspend", L"Stop the program", &Editor::OnCtrlZ);
+  el_set(edit, EL_BIND, "^Z", "lucid-suspend", nullptr);
   for (const std::string& line : LoadHistory(file)) Recall(line);
 }
 
