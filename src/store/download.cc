@@ -211,6 +211,7 @@ class Transfer {
     return tl::unexpected(TransferError(curl_, code, request_.url));
   }
 
+  uint64_t bytes() const { return offset_; }  // in the .part file
   bool made_progress() const { return made_progress_; }
   const Error& last_error() const { return last_error_; }
   // The checksum that a hub names in the header of the file, or "".
@@ -388,7 +389,8 @@ Result<DownloadResult> Download(const DownloadRequest& request) {
   Transfer transfer(request);
   LUCID_RETURN_IF_ERROR(transfer.Prepare());
   if (Status status = TransferWithRetries(transfer); !status) {
-    if (status.error().code == ErrorCode::kInvalidFile) transfer.Discard();
+    const bool useless = status.error().code == ErrorCode::kInvalidFile || transfer.bytes() == 0;
+    if (useless) transfer.Discard();
     return tl::unexpected(status.error());
   }
   LUCID_ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(transfer.part_path()));
