@@ -4,7 +4,9 @@
 // steps, recursion and output. Message text is data and is never evaluated.
 #pragma once
 
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -16,9 +18,10 @@ namespace lucid {
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // assistant prefill: the last message is left open
-  std::string bos_token, eos_token;     // what `{{ bos_token }}` prints
+  std::string bos_token{}, eos_token{}; // what `{{ bos_token }}` prints
   // Further variables of the context (tools, documents, enable_thinking, ...); an object.
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  std::optional<std::time_t> now = std::nullopt;  // what strftime_now prints; the clock's time if not given
 };
 
 class ChatTemplate {
@@ -26,7 +29,8 @@ class ChatTemplate {
   // kInvalidFile with line and cause if the source is not valid Jinja.
   static Result<ChatTemplate> Parse(std::string source);
 
-  // `messages`: an array of OpenAI-style messages. kInvalidArgument carries the template's own message for
+  // `messages`: an array of OpenAI-style messages, shaped for the template by PrepareMessages
+  // (chat_messages.h). continue_final_message implies no generation prompt. kInvalidArgument carries the template's own message for
   // raise_exception, otherwise line and cause.
   Result<std::string> Render(const nlohmann::ordered_json& messages, const ChatTemplateOptions& options) const;
 

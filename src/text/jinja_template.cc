@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/jinja_parse.h"
+#include "text/jinja_print.h"
 
 namespace lucid::jinja {
 namespace {
@@ -31,6 +32,16 @@ Result<std::string> Template::Render(const nlohmann::ordered_json& context, cons
     return Interp(*program_, limits, now).Render(variables);
   } catch (const TemplateError& error) {
     return Err(ErrorCode::kInvalidArgument, "{}", Describe(error));
+  }
+}
+
+Result<std::string> DumpJson(const nlohmann::ordered_json& json) {
+  try {
+    Limits limits;
+    Budget budget(limits.steps, limits.bytes);
+    return ToJson(FromJson(json), {}, budget);
+  } catch (const TemplateError& error) {
+    return Err(ErrorCode::kInvalidArgument, "{}", error.message);
   }
 }
 

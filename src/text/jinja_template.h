@@ -30,4 +30,7 @@ class Template {
   std::shared_ptr<const Program> program_;
 };
 
+// JSON text as the tojson filter writes it. kInvalidArgument if `json` is nested too deeply.
+Result<std::string> DumpJson(const nlohmann::ordered_json& json);
+
 }  // namespace lucid::jinja
