@@ -3,10 +3,10 @@
 
 usage: bad_files.py LUCID_BINARY SHARED_DIR
 
-Three sweeps; each command must end with exit code 0 or 1 (never a signal), in time and within a memory limit, and
-say what is wrong in one line on stderr when it refuses:
-  1. `lucid show` on every file of SHARED_DIR/cases/make_bad_gguf.py and make_bad_safetensors.py. What `show` may accept
-     although a model cannot be made of it (a missing hyperparameter, an unknown architecture) is in SHOWN below.
+Three sweeps; each command must end with exit code 0 or 1 (never a signal), in time and within a
+memory limit, and say what is wrong in one line on stderr when it refuses:
+  1. `lucid show` on every file of SHARED_DIR/cases/make_bad_gguf.py and make_bad_safetensors.py.
+     What `show` may accept although no model can be made of it is in SHOWN below.
   2. `lucid run` on the GGUF files: here the manifest's expectation holds for every file.
   3. `lucid show` on a valid model cut at every length of a sweep: each must be refused.
 Exit code 77 (skip, for CTest) where SHARED_DIR is absent.
@@ -22,8 +22,8 @@ TIMEOUT_S = 20  # generous: the sanitizer builds run this too, on busy machines
 MEMORY_LIMIT = 256 << 20
 SKIP = 77
 # Well-formed files that are not usable models: `show` prints them, `run` refuses them.
-SHOWN = {"arch_missing.gguf", "arch_unknown.gguf", "arch_is_u32.gguf", "head_count_missing.gguf", "tensor_missing.gguf",
-         "tensor_wrong_shape.gguf"}
+SHOWN = {"arch_missing.gguf", "arch_unknown.gguf", "arch_is_u32.gguf",
+         "head_count_missing.gguf", "tensor_missing.gguf", "tensor_wrong_shape.gguf"}
 
 
 class Sweep:
@@ -39,7 +39,8 @@ class Sweep:
         self.runs += 1
         label = f"{command[0]} {os.path.basename(path)}"
         try:
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True,
+                                  timeout=TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:
             return self.fail(label, "hangs")
         after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -62,9 +63,11 @@ class Sweep:
 
 
 def make(shared, script, folder):
-    subprocess.run([sys.executable, os.path.join(shared, "cases", script), folder], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, os.path.join(shared, "cases", script), folder], check=True,
+                   stdout=subprocess.DEVNULL)
     with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as manifest:
-        return [(os.path.join(folder, item["file"]), item["expect"]) for item in json.load(manifest)]
+        items = json.load(manifest)
+    return [(os.path.join(folder, item["file"]), item["expect"]) for item in items]
 
 
 def truncations(size):
@@ -80,7 +83,8 @@ def main():
         print(f"skipped: no cases in {shared}")
         return SKIP
     # AddressSanitizer's own bookkeeping would count as memory.
-    sanitized = b"libasan" in subprocess.run(["ldd", binary], capture_output=True, check=False).stdout
+    libraries = subprocess.run(["ldd", binary], capture_output=True, check=False).stdout
+    sanitized = b"libasan" in libraries
     sweep = Sweep(binary)
     with tempfile.TemporaryDirectory() as temp:
         gguf = make(shared, "make_bad_gguf.py", os.path.join(temp, "gguf"))

@@ -3,8 +3,9 @@
 
 usage: show_test.py LUCID_BINARY SHARED_DIR
 
-Every checkpoint of SHARED_DIR/fixtures is shown as JSON and compared with the safetensors headers, read here with the
-standard library, or with the totals that must hold for any GGUF file; text output is checked to name every tensor.
+Every checkpoint of SHARED_DIR/fixtures is shown as JSON and compared with the safetensors headers,
+read here with the standard library, or with what must hold for any GGUF file; the text output is
+checked to name every tensor.
 Exit code 77 (skip, for CTest) where SHARED_DIR is absent.
 """
 import glob
@@ -25,7 +26,8 @@ def check(condition, what):
 
 
 def show(binary, path, *flags):
-    done = subprocess.run([binary, "show", path, *flags], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([binary, "show", path, *flags], capture_output=True, check=False,
+                          timeout=60)
     if done.returncode != 0:
         check(False, f"show {path}: {done.stderr.decode(errors='replace')}")
         return None
@@ -37,8 +39,11 @@ def safetensors_header(path):
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
     header.pop("__metadata__", None)
-    return {name: (item["dtype"], item["shape"], item["data_offsets"][1] - item["data_offsets"][0],
-                   item["data_offsets"][0] + 8 + length) for name, item in header.items()}
+    rows = {}
+    for name, item in header.items():
+        begin, end = item["data_offsets"]
+        rows[name] = (item["dtype"], item["shape"], end - begin, 8 + length + begin)
+    return rows
 
 
 def compare_totals(shown, path):
@@ -52,9 +57,11 @@ def compare_totals(shown, path):
     check(shown["n_params"] == params, f"{path}: n_params")
     check(shown["total_bytes"] == total, f"{path}: total_bytes")
     check(abs(shown["bits_per_weight"] - 8 * total / params) < 1e-9, f"{path}: bits_per_weight")
-    check(sum(item["bytes"] for item in shown["types"].values()) == total, f"{path}: bytes by type")
-    check(sum(item["tensors"] for item in shown["types"].values()) == len(shown["tensors"]), f"{path}: tensors by type")
-    check(shown["file_bytes"] == sum(os.path.getsize(file) for file in shown["files"]), f"{path}: file_bytes")
+    types = shown["types"].values()
+    check(sum(item["bytes"] for item in types) == total, f"{path}: bytes by type")
+    check(sum(item["tensors"] for item in types) == len(shown["tensors"]), f"{path}: tensors by type")
+    sizes = [os.path.getsize(file) for file in shown["files"]]
+    check(shown["file_bytes"] == sum(sizes), f"{path}: file_bytes")
 
 
 def compare_safetensors(binary, folder):
@@ -65,13 +72,15 @@ def compare_safetensors(binary, folder):
     expected = {}
     for shard in glob.glob(os.path.join(folder, "model*.safetensors")):
         expected.update(safetensors_header(shard))
-    tensors = {t["name"]: (t["type"], t["shape"], t["bytes"], t["offset"]) for t in shown["tensors"]}
+    tensors = {t["name"]: (t["type"], t["shape"], t["bytes"], t["offset"])
+               for t in shown["tensors"]}
     check(tensors == expected, f"{folder}: tensor table")
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     for key, value in config.items():
         check(shown["metadata"].get(key) == value, f"{folder}: metadata {key}")
-    check(shown["hyperparameters"]["architecture"] == config["architectures"][0], f"{folder}: architecture")
+    architecture = shown["hyperparameters"]["architecture"]
+    check(architecture == config["architectures"][0], f"{folder}: architecture")
     compare_totals(shown, folder)
 
 
@@ -87,11 +96,12 @@ def compare_gguf(binary, path):
     check(hyper["n_layers"] == shown["metadata"][f"{arch}.block_count"], f"{path}: n_layers")
     check(hyper["dim"] == shown["metadata"][f"{arch}.embedding_length"], f"{path}: dim")
     end = max(tensor["offset"] + tensor["bytes"] for tensor in shown["tensors"])
-    check(0 <= os.path.getsize(path) - end < 32, f"{path}: the last tensor ends at the end of the file")
+    check(0 <= os.path.getsize(path) - end < 32, f"{path}: the last tensor ends where the file does")
     compare_totals(shown, path)
     table = show(binary, path) or ""
+    named = {line.split()[0] for line in table.splitlines() if line.startswith("  ")}
     for tensor in shown["tensors"]:
-        check(any(line.split()[:1] == [tensor["name"]] for line in table.splitlines()), f"{path}: no line {tensor['name']}")
+        check(tensor["name"] in named, f"{path}: no line for {tensor['name']}")
 
 
 def main():
