@@ -86,11 +86,20 @@ std::string CommandPath(const CLI::App& command) {
 }
 
 int ReportParseError(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App& command = *ParsedCommand(root);
+  const std::string hint = fmt::format("{} --help shows the usage", CommandPath(command));
+  // A word that fits nowhere comes first: it is often why something else seems to be missing.
+  const std::vector<std::string> unknown = command.remaining();
+  if (!unknown.empty()) {
+    const bool is_flag = unknown[0].starts_with('-');
+    return ReportUsage(
+        fmt::format("{} '{}'", is_flag ? "there is no flag" : "there is no use for", unknown[0]),
+        hint);
+  }
   std::string message = error.what();
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::replace(message.begin(), message.end(), '\n', ' ');
-  return ReportUsage(message,
-                     fmt::format("{} --help shows the usage", CommandPath(*ParsedCommand(root))));
+  return ReportUsage(message, hint);
 }
 
 void AddHelpCommand(CLI::App& root, CommandContext& context) {

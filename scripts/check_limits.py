@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Checks the size limits of the house style: files of 600 lines at most (an error), functions of about 80 (a warning).
+
+usage: check_limits.py [ROOT]
+"""
+import pathlib
+import re
+import sys
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 80
+FOLDERS = ("src", "fuzz", "tests", "bench", "python", "scripts")
+SUFFIXES = (".h", ".cc", ".py", ".sh")
+# Line starts at column 0 with a name and an opening parenthesis: a function outside any class.
+FUNCTION = re.compile(r"^[A-Za-z_][\w:<>,&*\s\[\]]*?([A-Za-z_~][\w:~]*)\(")
+
+
+def long_functions(lines):
+    """Yields (line, name, length) of C++ functions whose body closes with a brace at column 0."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        match = FUNCTION.match(line)
+        if match and not line.startswith(("namespace", "struct", "class", "enum", "union")):
+            start = (number, match[1])
+        if line.startswith(("}", "};")) and start:
+            length = number - start[0] + 1
+            if length > MAX_FUNCTION_LINES:
+                yield start[0], start[1], length
+            start = None
+        if line.rstrip().endswith(";") and not line.startswith((" ", "\t")):
+            start = None  # a declaration
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
+    count = too_long = warnings = 0
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in SUFFIXES or not path.is_file() or "corpus" in path.parts:
+                continue
+            count += 1
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            where = path.relative_to(root)
+            if len(lines) > MAX_FILE_LINES:
+                too_long += 1
+                print(f"{where}:{len(lines)}: {len(lines)} lines; a file has {MAX_FILE_LINES} at most")
+            if path.suffix in (".h", ".cc"):
+                for number, name, length in long_functions(lines):
+                    warnings += 1
+                    print(f"{where}:{number}: warning: {name} has {length} lines")
+    print(f"limits: {count} files, {too_long} too long, {warnings} functions above {MAX_FUNCTION_LINES} lines")
+    return 1 if too_long or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
