@@ -39,7 +39,9 @@ Status Run(const DetokenizeFlags& flags) {
   LUCID_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, ParseTokenIds(list));
   for (const TokenId id : ids) {
     if (id < 0 || id >= loaded.tokenizer->n_tokens()) {
-      return Err(ErrorCode::kInvalidArgument, "token id {} is not one of the {} ids of this vocabulary", id, loaded.tokenizer->n_tokens());
+      return Err(ErrorCode::kInvalidArgument,
+                 "token id {} is not one of the {} ids of this vocabulary", id,
+                 loaded.tokenizer->n_tokens());
     }
   }
   const std::string text = loaded.tokenizer->Decode(ids, flags.skip_special);
@@ -52,9 +54,14 @@ Status Run(const DetokenizeFlags& flags) {
 void AddDetokenizeCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("detokenize", "Show the text of token ids");
   auto flags = std::make_shared<DetokenizeFlags>();
-  command->add_option("-m,--model", flags->model, "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
+  command
+      ->add_option(
+          "-m,--model", flags->model,
+          "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
       ->required();
-  command->add_option("--ids", flags->ids, "token ids separated by commas; without it they are read from standard input");
+  command->add_option(
+      "--ids", flags->ids,
+      "token ids separated by commas; without it they are read from standard input");
   command->add_flag("--skip-special", flags->skip_special, "leave out control tokens");
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);

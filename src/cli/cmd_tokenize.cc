@@ -50,12 +50,18 @@ EncodeOptions Options(const TokenizeFlags& flags) {
 
 const char* KindName(TokenKind kind) {
   switch (kind) {
-    case TokenKind::kNormal: return "normal";
-    case TokenKind::kUnknown: return "unknown";
-    case TokenKind::kControl: return "control";
-    case TokenKind::kUserDefined: return "user";
-    case TokenKind::kUnused: return "unused";
-    case TokenKind::kByte: return "byte";
+    case TokenKind::kNormal:
+      return "normal";
+    case TokenKind::kUnknown:
+      return "unknown";
+    case TokenKind::kControl:
+      return "control";
+    case TokenKind::kUserDefined:
+      return "user";
+    case TokenKind::kUnused:
+      return "unused";
+    case TokenKind::kByte:
+      return "byte";
   }
   return "normal";
 }
@@ -76,7 +82,9 @@ size_t CountCharacters(std::string_view text) {
   return n;
 }
 
-std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string DumpJson(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 void PrintJson(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& ids) {
   Json pieces = Json::array(), bytes = Json::array(), kinds = Json::array();
@@ -86,7 +94,9 @@ void PrintJson(const Tokenizer& tokenizer, std::string_view text, const std::vec
     kinds.push_back(KindName(tokenizer.Kind(id)));
   }
   const size_t n_chars = CountCharacters(text);
-  const auto ratio = [](size_t a, size_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); };
+  const auto ratio = [](size_t a, size_t b) {
+    return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+  };
   const Json json = {{"ids", ids},
                      {"pieces", pieces},
                      {"bytes", bytes},
@@ -99,16 +109,20 @@ void PrintJson(const Tokenizer& tokenizer, std::string_view text, const std::vec
   fmt::print("{}\n", DumpJson(json));
 }
 
-void PrintTable(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& ids) {
+void PrintTable(const Tokenizer& tokenizer, std::string_view text,
+                const std::vector<TokenId>& ids) {
   fmt::print("{:>8}  {:<24}  {:<32}  kind\n", "id", "piece", "bytes");
   for (const TokenId id : ids) {
     // Quoted, with escapes for what a terminal would act on.
     const std::string piece = DumpJson(Json(std::string(tokenizer.PieceText(id))));
-    fmt::print("{:>8}  {:<24}  {:<32}  {}\n", id, piece, Hex(tokenizer.PieceBytes(id), " "), KindName(tokenizer.Kind(id)));
+    fmt::print("{:>8}  {:<24}  {:<32}  {}\n", id, piece, Hex(tokenizer.PieceBytes(id), " "),
+               KindName(tokenizer.Kind(id)));
   }
   const size_t n_chars = CountCharacters(text);
   fmt::print("{} tokens, {} characters, {} bytes", ids.size(), n_chars, text.size());
-  if (!ids.empty()) fmt::print(", {:.2f} characters per token", static_cast<double>(n_chars) / static_cast<double>(ids.size()));
+  if (!ids.empty())
+    fmt::print(", {:.2f} characters per token",
+               static_cast<double>(n_chars) / static_cast<double>(ids.size()));
   fmt::print("\n");
 }
 
@@ -117,8 +131,11 @@ Status RunLines(const Tokenizer& tokenizer, const EncodeOptions& options) {
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     const Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!value.is_string()) return Err(ErrorCode::kInvalidArgument, "line {} of standard input is not a JSON string", number);
-    fmt::print("{}\n", DumpJson(Json(tokenizer.Encode(value.get_ref<const std::string&>(), options))));
+    if (!value.is_string())
+      return Err(ErrorCode::kInvalidArgument, "line {} of standard input is not a JSON string",
+                 number);
+    fmt::print("{}\n",
+               DumpJson(Json(tokenizer.Encode(value.get_ref<const std::string&>(), options))));
   }
   return {};
 }
@@ -147,20 +164,40 @@ Status Run(const TokenizeFlags& flags) {
 void AddTokenizeCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("tokenize", "Show the token ids of a text");
   auto flags = std::make_shared<TokenizeFlags>();
-  command->add_option("-m,--model", flags->model, "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
+  command
+      ->add_option(
+          "-m,--model", flags->model,
+          "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
       ->required();
-  CLI::Option* text = command->add_option("--text", flags->text, "the text; without --text and --file: standard input");
-  CLI::Option* file = command->add_option("-f,--file", flags->file, "file with the text, - for standard input")->excludes(text);
+  CLI::Option* text = command->add_option("--text", flags->text,
+                                          "the text; without --text and --file: standard input");
+  CLI::Option* file =
+      command->add_option("-f,--file", flags->file, "file with the text, - for standard input")
+          ->excludes(text);
   command->add_flag("--parse-special,!--no-parse-special", flags->parse_special,
-                    "read control tokens like <|im_end|> in the text as what they spell (the default), or as ordinary text");
-  command->add_flag("--no-added-tokens", flags->no_added_tokens, "recognise no added token at all, control or not");
-  command->add_flag("--add-special,!--no-add-special,!--no-bos", flags->add_special,
-                    "put BOS and EOS around the text where the model asks for them (the default), or not");
-  CLI::Option* ids = command->add_flag("--ids", flags->ids, "print the ids alone, separated by commas");
-  CLI::Option* json = command->add_flag("--json", flags->json, "print JSON: ids, pieces, bytes, kinds and counts")->excludes(ids);
-  CLI::Option* table = command->add_flag("--table", flags->table, "print a table (the default)")->excludes(ids)->excludes(json);
-  command->add_flag("--jsonl", flags->lines, "batch: one JSON string per line of standard input, one array of ids per line out")
-      ->excludes(text)->excludes(file)->excludes(ids)->excludes(json)->excludes(table);
+                    "read control tokens like <|im_end|> in the text as what they spell (the "
+                    "default), or as ordinary text");
+  command->add_flag("--no-added-tokens", flags->no_added_tokens,
+                    "recognise no added token at all, control or not");
+  command->add_flag(
+      "--add-special,!--no-add-special,!--no-bos", flags->add_special,
+      "put BOS and EOS around the text where the model asks for them (the default), or not");
+  CLI::Option* ids =
+      command->add_flag("--ids", flags->ids, "print the ids alone, separated by commas");
+  CLI::Option* json =
+      command->add_flag("--json", flags->json, "print JSON: ids, pieces, bytes, kinds and counts")
+          ->excludes(ids);
+  CLI::Option* table = command->add_flag("--table", flags->table, "print a table (the default)")
+                           ->excludes(ids)
+                           ->excludes(json);
+  command
+      ->add_flag("--jsonl", flags->lines,
+                 "batch: one JSON string per line of standard input, one array of ids per line out")
+      ->excludes(text)
+      ->excludes(file)
+      ->excludes(ids)
+      ->excludes(json)
+      ->excludes(table);
   command->callback([flags, text, &context] {
     flags->has_text = text->count() > 0;
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);

@@ -25,7 +25,9 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr size_t kUnpackedBase = size_t{64} << 20;
 constexpr size_t kUnpackedRatio = 32;
 
-std::string Key(std::string_view name) { return std::string(kPrefix).append(name); }
+std::string Key(std::string_view name) {
+  return std::string(kPrefix).append(name);
+}
 
 // Reads the metadata of one GGUF file into a VocabSpec.
 class GgufVocabReader {
@@ -39,7 +41,8 @@ class GgufVocabReader {
     }
     if (!model) return tl::unexpected<Error>(model.error());
     if (*model == "none" || *model == "no_vocab") {
-      return Err(ErrorCode::kNotFound, "the file holds no tokenizer (tokenizer.ggml.model is \"{}\")", *model);
+      return Err(ErrorCode::kNotFound,
+                 "the file holds no tokenizer (tokenizer.ggml.model is \"{}\")", *model);
     }
     LUCID_RETURN_IF_ERROR(ReadTokens());
     LUCID_RETURN_IF_ERROR(ReadIds());
@@ -54,13 +57,16 @@ class GgufVocabReader {
  private:
   Status ReadTokens() {
     const GgufValue* tokens = file_.Get(Key("tokens"));
-    const auto* list = tokens == nullptr ? nullptr : std::get_if<std::vector<std::string_view>>(&tokens->value);
-    if (list == nullptr) return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.tokens is not an array of strings");
+    const auto* list =
+        tokens == nullptr ? nullptr : std::get_if<std::vector<std::string_view>>(&tokens->value);
+    if (list == nullptr)
+      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.tokens is not an array of strings");
     spec_.tokens.assign(list->begin(), list->end());
     spec_.kinds.assign(spec_.tokens.size(), TokenKind::kNormal);
     LUCID_ASSIGN_OR_RETURN(const std::vector<double> types, Numbers("token_type"));
     for (size_t i = 0; i < types.size(); ++i) {
-      if (types[i] >= 1 && types[i] <= 6) spec_.kinds[i] = static_cast<TokenKind>(static_cast<int>(types[i]));
+      if (types[i] >= 1 && types[i] <= 6)
+        spec_.kinds[i] = static_cast<TokenKind>(static_cast<int>(types[i]));
     }
     LUCID_ASSIGN_OR_RETURN(const std::vector<double> scores, Numbers("scores"));
     spec_.scores.assign(scores.begin(), scores.end());
@@ -82,7 +88,8 @@ class GgufVocabReader {
       return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.{} is not an array of numbers", name);
     }
     if (out.size() != spec_.tokens.size()) {
-      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.{} has {} values for {} tokens", name, out.size(), spec_.tokens.size());
+      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.{} has {} values for {} tokens", name,
+                 out.size(), spec_.tokens.size());
     }
     return out;
   }
@@ -92,7 +99,8 @@ class GgufVocabReader {
     LUCID_ASSIGN_OR_RETURN(const int64_t id, file_.GetIntOr(Key(name), -1));
     if (id == -1 || id == static_cast<int64_t>(UINT32_MAX)) return -1;
     if (id < 0 || id >= static_cast<int64_t>(spec_.tokens.size())) {
-      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.{} is {}, but there are {} tokens", name, id, spec_.tokens.size());
+      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.{} is {}, but there are {} tokens", name,
+                 id, spec_.tokens.size());
     }
     return static_cast<TokenId>(id);
   }
@@ -122,8 +130,10 @@ class GgufVocabReader {
 
   Status ReadMerges() {
     const GgufValue* merges = file_.Get(Key("merges"));
-    const auto* list = merges == nullptr ? nullptr : std::get_if<std::vector<std::string_view>>(&merges->value);
-    if (list == nullptr) return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.merges is not an array of strings");
+    const auto* list =
+        merges == nullptr ? nullptr : std::get_if<std::vector<std::string_view>>(&merges->value);
+    if (list == nullptr)
+      return Err(ErrorCode::kInvalidFile, "tokenizer.ggml.merges is not an array of strings");
     spec_.merges.reserve(list->size());
     for (size_t i = 0; i < list->size(); ++i) {
       const std::string_view line = (*list)[i];
@@ -145,7 +155,8 @@ class GgufVocabReader {
     if (!pre && pre.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(pre.error());
     LUCID_RETURN_IF_ERROR(ApplyPreName(pre ? *pre : "default", spec_));
     if (spec_.ignore_merges) {
-      // Whole words are looked up in the vocabulary: only there the added tokens could be taken for words.
+      // Whole words are looked up in the vocabulary: only there the added tokens could be taken for
+      // words.
       spec_.outside_model.resize(spec_.tokens.size());
       for (size_t i = 0; i < spec_.kinds.size(); ++i) {
         spec_.outside_model[i] = spec_.kinds[i] == TokenKind::kUserDefined ? 1 : 0;
@@ -210,7 +221,8 @@ class GgufVocabReader {
       LUCID_ASSIGN_OR_RETURN(step.content, Bytes("precompiled_charsmap"));
       spec_.normalizer.push_back(std::move(step));
     }
-    LUCID_ASSIGN_OR_RETURN(spec_.remove_extra_whitespaces, file_.GetBoolOr(Key("remove_extra_whitespaces"), true));
+    LUCID_ASSIGN_OR_RETURN(spec_.remove_extra_whitespaces,
+                           file_.GetBoolOr(Key("remove_extra_whitespaces"), true));
     if (spec_.remove_extra_whitespaces) {
       spec_.normalizer.emplace_back().kind = NormalizerStep::Kind::kStrip;
       NormalizerStep collapse;
@@ -224,8 +236,8 @@ class GgufVocabReader {
     PreTokenizerStep metaspace;
     metaspace.kind = PreTokenizerStep::Kind::kMetaspace;
     metaspace.pattern = kMetaspace;
-    metaspace.prepend_scheme =
-        spec_.add_space_prefix ? PreTokenizerStep::Prepend::kAlways : PreTokenizerStep::Prepend::kNever;
+    metaspace.prepend_scheme = spec_.add_space_prefix ? PreTokenizerStep::Prepend::kAlways
+                                                      : PreTokenizerStep::Prepend::kNever;
     spec_.pre_tokenizer.push_back(std::move(metaspace));
     spec_.decoder.metaspace = true;
     spec_.decoder.strip_leading_space = spec_.add_space_prefix;
@@ -245,7 +257,8 @@ class GgufVocabReader {
     return out;
   }
 
-  // GGUF spells the beginning of a word with "▁" and leaves out BERT's "##"; the spec spells as BERT does.
+  // GGUF spells the beginning of a word with "▁" and leaves out BERT's "##"; the spec spells as
+  // BERT does.
   Status ReadWordPiece() {
     spec_.model = TokenModel::kWordPiece;
     spec_.scores.clear();
@@ -258,7 +271,8 @@ class GgufVocabReader {
     NormalizerStep bert;
     bert.kind = NormalizerStep::Kind::kBertNormalizer;
     LUCID_ASSIGN_OR_RETURN(bert.lowercase, file_.GetBoolOr(Key("normalizer.lowercase"), true));
-    LUCID_ASSIGN_OR_RETURN(bert.strip_accents, file_.GetBoolOr(Key("normalizer.strip_accents"), bert.lowercase));
+    LUCID_ASSIGN_OR_RETURN(bert.strip_accents,
+                           file_.GetBoolOr(Key("normalizer.strip_accents"), bert.lowercase));
     spec_.normalizer.push_back(std::move(bert));
     spec_.pre_tokenizer.emplace_back().kind = PreTokenizerStep::Kind::kBert;
     spec_.decoder.word_piece = spec_.decoder.strip_leading_space = true;
@@ -283,12 +297,13 @@ class GgufVocabReader {
   // Converters have marked the ends of a turn as ordinary text; then a model would never stop.
   void MarkKnownEnds() {
     for (size_t i = 0; i < spec_.tokens.size(); ++i) {
-      if (spec_.kinds[i] != TokenKind::kNormal && spec_.kinds[i] != TokenKind::kUserDefined) continue;
+      if (spec_.kinds[i] != TokenKind::kNormal && spec_.kinds[i] != TokenKind::kUserDefined)
+        continue;
       if (IsKnownEnd(spec_.tokens[i])) spec_.kinds[i] = TokenKind::kControl;
     }
     for (const TokenId id : {spec_.bos_id, spec_.eos_id}) {
-      if (id >= 0 && spec_.kinds[static_cast<size_t>(id)] == TokenKind::kNormal && spec_.model == TokenModel::kBpe &&
-          spec_.tokens[static_cast<size_t>(id)].size() > 1) {
+      if (id >= 0 && spec_.kinds[static_cast<size_t>(id)] == TokenKind::kNormal &&
+          spec_.model == TokenModel::kBpe && spec_.tokens[static_cast<size_t>(id)].size() > 1) {
         spec_.kinds[static_cast<size_t>(id)] = TokenKind::kControl;
       }
     }
@@ -333,7 +348,9 @@ Result<std::optional<std::string>> ReadBeside(const fs::path& folder, const char
 
 Result<LoadedTokenizer> LoadHf(const fs::path& path) {
   LUCID_ASSIGN_OR_RETURN(const std::string json, ReadText(path.string()));
-  const auto at = [&](const Error& error) { return Err(error.code, "{}: {}", path.string(), error.message); };
+  const auto at = [&](const Error& error) {
+    return Err(error.code, "{}: {}", path.string(), error.message);
+  };
   auto spec = ParseHfTokenizer(json);
   if (!spec) return at(spec.error());
   LoadedTokenizer loaded;
@@ -366,7 +383,9 @@ bool HasGgufMagic(const std::string& path) {
 
 }  // namespace
 
-Result<VocabSpec> VocabSpecFromGguf(const GgufFile& file) { return GgufVocabReader(file).Run(); }
+Result<VocabSpec> VocabSpecFromGguf(const GgufFile& file) {
+  return GgufVocabReader(file).Run();
+}
 
 Result<LoadedTokenizer> LoadTokenizer(const GgufFile& file) {
   LoadedTokenizer loaded;
@@ -392,7 +411,8 @@ Result<LoadedTokenizer> LoadTokenizer(const std::string& path) {
       return loaded;
     }
     const std::string name = folder.filename().string();
-    const bool is_weights = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    const bool is_weights =
+        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
     if (!is_weights) return LoadHf(folder);
     folder = folder.parent_path();
   }

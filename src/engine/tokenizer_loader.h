@@ -1,6 +1,8 @@
-// LoadTokenizer: the tokenizer and chat template of a model, from GGUF metadata or Hugging Face files.
+// LoadTokenizer: the tokenizer and chat template of a model, from GGUF metadata or Hugging Face
+// files.
 //
-// Neighbours: text/hf_tokenizer.h reads tokenizer.json, text/pre_names.h knows GGUF's pre-tokenizer names.
+// Neighbours: text/hf_tokenizer.h reads tokenizer.json, text/pre_names.h knows GGUF's pre-tokenizer
+// names.
 #pragma once
 
 #include <memory>
@@ -23,8 +25,8 @@ struct LoadedTokenizer {
 Result<LoadedTokenizer> LoadTokenizer(const GgufFile& file);
 
 // From what `path` names: a .gguf file, a tokenizer.json or tokenizer.json.xz (with the
-// tokenizer_config.json, generation_config.json and chat_template.jinja beside it), a folder that holds
-// these, or a weights file in such a folder.
+// tokenizer_config.json, generation_config.json and chat_template.jinja beside it), a folder that
+// holds these, or a weights file in such a folder.
 Result<LoadedTokenizer> LoadTokenizer(const std::string& path);
 
 // The vocabulary alone, for tools that show or convert it.

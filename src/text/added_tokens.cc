@@ -10,7 +10,8 @@ namespace {
 // Where the last character before `at` begins.
 size_t Before(std::string_view text, size_t at) {
   size_t start = at - 1;
-  while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80)
+    --start;
   return start + DecodeUtf8(text, start).length == at ? start : at - 1;
 }
 
@@ -24,7 +25,8 @@ bool WordCharAt(std::string_view text, size_t at) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& added, bool normalized, const Normalizer& normalizer) {
+AddedTokens::AddedTokens(const std::vector<AddedToken>& added, bool normalized,
+                         const Normalizer& normalizer) {
   for (const AddedToken& token : added) {
     if (token.normalized != normalized || token.content.empty()) continue;
     const std::string spelling = normalized ? normalizer.Apply(token.content) : token.content;
@@ -65,10 +67,12 @@ std::vector<AddedSpan> AddedTokens::Split(std::string_view text, AddedTokenMode 
     if (std::binary_search(plain_starts.begin(), plain_starts.end(), begin)) continue;
     if (token.single_word && (WordCharBefore(text, begin) || WordCharAt(text, end))) continue;
     if (token.lstrip) {
-      while (begin > done && IsWhitespace(DecodeUtf8(text, Before(text, begin)).code)) begin = Before(text, begin);
+      while (begin > done && IsWhitespace(DecodeUtf8(text, Before(text, begin)).code))
+        begin = Before(text, begin);
     }
     if (token.rstrip) {
-      while (end < text.size() && IsWhitespace(DecodeUtf8(text, end).code)) end += DecodeUtf8(text, end).length;
+      while (end < text.size() && IsWhitespace(DecodeUtf8(text, end).code))
+        end += DecodeUtf8(text, end).length;
     }
     begin = std::max(begin, done);
     if (done < begin) spans.push_back({-1, done, begin});

@@ -1,10 +1,10 @@
-// AddedTokens: finds the added tokens of a text (`<|im_end|>`), leftmost and longest first, with the strip
-// and single-word rules of the `tokenizers` library.
+// AddedTokens: finds the added tokens of a text (`<|im_end|>`), leftmost and longest first, with
+// the strip and single-word rules of the `tokenizers` library.
 #pragma once
 
 #include <functional>
-#include <string>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,13 +23,13 @@ struct AddedSpan {
 
 class AddedTokens {
  public:
-  // `normalized` chooses the tokens matched in the normalised text (their spelling is normalised too) or
-  // the others.
+  // `normalized` chooses the tokens matched in the normalised text (their spelling is normalised
+  // too) or the others.
   AddedTokens(const std::vector<AddedToken>& added, bool normalized, const Normalizer& normalizer);
 
   bool empty() const { return trie_.empty(); }
-  // The whole of `text` in order; empty stretches are left out. No token is recognised that begins at one of the
-  // ascending offsets `plain_starts`.
+  // The whole of `text` in order; empty stretches are left out. No token is recognised that begins
+  // at one of the ascending offsets `plain_starts`.
   std::vector<AddedSpan> Split(std::string_view text, AddedTokenMode mode,
                                std::span<const size_t> plain_starts = {}) const;
 

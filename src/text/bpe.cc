@@ -34,8 +34,10 @@ Status BpeModel::AddMerges() {
     const TokenId id = vocab_.Find(joined);
     if (a < 0 || b < 0 || id < 0) {
       const std::string_view missing = a < 0 ? left : b < 0 ? std::string_view(right) : joined;
-      return Err(ErrorCode::kInvalidFile, "merge {} (\"{}\" + \"{}\") needs the piece \"{}\", which is not in the vocabulary",
-                 rank, left, right, missing);
+      return Err(
+          ErrorCode::kInvalidFile,
+          "merge {} (\"{}\" + \"{}\") needs the piece \"{}\", which is not in the vocabulary", rank,
+          left, right, missing);
     }
     const uint64_t pair = static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b);
     // Of the same pair given twice, the later counts, as in `tokenizers`.
@@ -66,7 +68,8 @@ void BpeModel::BytesToSymbols(std::string_view word, std::vector<MergeSymbol>& s
     const TokenId id = byte_ids_[static_cast<unsigned char>(word[at])];
     // A vocabulary without this byte and without an unknown token drops it.
     const TokenId known = id >= 0 ? id : vocab_.spec().unk_id;
-    if (known >= 0) symbols.push_back({.id = known, .begin = static_cast<uint32_t>(at), .length = 1});
+    if (known >= 0)
+      symbols.push_back({.id = known, .begin = static_cast<uint32_t>(at), .length = 1});
   }
 }
 
@@ -82,14 +85,17 @@ void BpeModel::CharactersToSymbols(std::string_view word, std::vector<MergeSymbo
     spelled += c.code >= 0 ? word.substr(at, c.length) : std::string_view("\xEF\xBF\xBD");
     if (last) spelled += spec.end_of_word_suffix;
     const auto add = [&](TokenId id, size_t begin, size_t length) {
-      symbols.push_back({.id = id, .begin = static_cast<uint32_t>(begin), .length = static_cast<uint32_t>(length)});
+      symbols.push_back({.id = id,
+                         .begin = static_cast<uint32_t>(begin),
+                         .length = static_cast<uint32_t>(length)});
     };
     const TokenId id = c.code < 0 && vocab_.has_byte_tokens() ? -1 : vocab_.FindOrdinary(spelled);
     const bool was_unknown = std::exchange(after_unknown, false);
     if (id >= 0) {
       add(id, at, c.length);
     } else if (vocab_.has_byte_tokens()) {
-      for (size_t i = 0; i < c.length; ++i) add(vocab_.ByteToken(static_cast<unsigned char>(word[at + i])), at + i, 1);
+      for (size_t i = 0; i < c.length; ++i)
+        add(vocab_.ByteToken(static_cast<unsigned char>(word[at + i])), at + i, 1);
     } else if (spec.unk_id >= 0) {
       after_unknown = true;
       if (was_unknown && spec.fuse_unk) {

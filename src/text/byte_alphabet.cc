@@ -6,7 +6,8 @@ namespace lucid {
 namespace {
 
 bool StandsForItself(int byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) ||
+         (byte >= 0xAE && byte <= 0xFF);
 }
 
 struct Tables {
@@ -31,11 +32,14 @@ const Tables& GetTables() {
 
 }  // namespace
 
-const std::array<std::string, 256>& ByteAlphabet() { return GetTables().spelling; }
+const std::array<std::string, 256>& ByteAlphabet() {
+  return GetTables().spelling;
+}
 
 int ByteOfCharacter(int32_t code) {
   const auto& table = GetTables().byte;
-  return code >= 0 && static_cast<size_t>(code) < table.size() ? table[static_cast<size_t>(code)] : -1;
+  return code >= 0 && static_cast<size_t>(code) < table.size() ? table[static_cast<size_t>(code)]
+                                                               : -1;
 }
 
 std::string BytesOfPiece(std::string_view piece) {

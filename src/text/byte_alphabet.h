@@ -1,5 +1,6 @@
-// The GPT-2 byte alphabet: each byte is spelled as one printable character, so that byte-level vocabularies
-// are readable text. Printable Latin-1 stands for itself, the other 68 bytes follow from U+0100.
+// The GPT-2 byte alphabet: each byte is spelled as one printable character, so that byte-level
+// vocabularies are readable text. Printable Latin-1 stands for itself, the other 68 bytes follow
+// from U+0100.
 #pragma once
 
 #include <array>

@@ -11,19 +11,31 @@ namespace {
 constexpr size_t kMaxClusterBytes = 6;
 
 // Fields of a darts-clone unit.
-bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) == 1; }
-uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
-uint32_t Label(uint32_t unit) { return unit & (1U << 31 | 0xFF); }
-uint32_t Offset(uint32_t unit) { return unit >> 10 << ((unit & 1U << 9) >> 6); }
+bool HasLeaf(uint32_t unit) {
+  return (unit >> 8 & 1) == 1;
+}
+uint32_t Value(uint32_t unit) {
+  return unit & 0x7FFFFFFF;
+}
+uint32_t Label(uint32_t unit) {
+  return unit & (1U << 31 | 0xFF);
+}
+uint32_t Offset(uint32_t unit) {
+  return unit >> 10 << ((unit & 1U << 9) >> 6);
+}
 
 }  // namespace
 
 Result<Charsmap> Charsmap::Parse(std::string_view blob) {
   uint32_t trie_bytes = 0;
-  if (blob.size() < 4) return Err(ErrorCode::kInvalidFile, "precompiled_charsmap holds {} bytes, fewer than 4", blob.size());
+  if (blob.size() < 4)
+    return Err(ErrorCode::kInvalidFile, "precompiled_charsmap holds {} bytes, fewer than 4",
+               blob.size());
   std::memcpy(&trie_bytes, blob.data(), 4);
   if (trie_bytes > blob.size() - 4 || trie_bytes % 4 != 0) {
-    return Err(ErrorCode::kInvalidFile, "precompiled_charsmap: a trie of {} bytes does not fit {} bytes", trie_bytes, blob.size());
+    return Err(ErrorCode::kInvalidFile,
+               "precompiled_charsmap: a trie of {} bytes does not fit {} bytes", trie_bytes,
+               blob.size());
   }
   Charsmap map;
   map.units_.resize(trie_bytes / 4);
@@ -47,7 +59,8 @@ std::optional<std::string_view> Charsmap::Find(std::string_view text) const {
     if (node >= units_.size()) return std::nullopt;
     const uint32_t start = Value(units_[node]);
     if (start > texts_.size()) return std::nullopt;
-    return std::string_view(texts_.data() + start, ::strnlen(texts_.data() + start, texts_.size() - start));
+    return std::string_view(texts_.data() + start,
+                            ::strnlen(texts_.data() + start, texts_.size() - start));
   }
   return std::nullopt;
 }

@@ -1,7 +1,8 @@
 // Charsmap: the precompiled normalisation table of a SentencePiece model (`precompiled_charsmap`).
 //
-// Layout: u32 size of a double-array trie in bytes, the trie (u32 units, darts-clone), then the replacement
-// texts, each ended by a NUL. Little-endian. The blob is untrusted: every index is checked.
+// Layout: u32 size of a double-array trie in bytes, the trie (u32 units, darts-clone), then the
+// replacement texts, each ended by a NUL. Little-endian. The blob is untrusted: every index is
+// checked.
 #pragma once
 
 #include <cstdint>

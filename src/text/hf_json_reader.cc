@@ -15,7 +15,9 @@ class Reader final : public nlohmann::json_sax<Json> {
 
   bool null() override { return Scalar(nullptr); }
   bool boolean(bool value) override { return Scalar(value); }
-  bool number_integer(number_integer_t value) override { return mode_ == Mode::kVocab ? VocabId(value) : Scalar(value); }
+  bool number_integer(number_integer_t value) override {
+    return mode_ == Mode::kVocab ? VocabId(value) : Scalar(value);
+  }
   bool number_unsigned(number_unsigned_t value) override {
     if (mode_ != Mode::kVocab) return Scalar(value);
     return VocabId(value > INT64_MAX ? -1 : static_cast<int64_t>(value));
@@ -82,7 +84,8 @@ class Reader final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
     return Fail(fmt::format("it is not valid JSON at byte {}", position));
   }
 
@@ -95,7 +98,8 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
   bool BadVocab() { return Fail(fmt::format("model.vocab[\"{}\"] is not an id", key_)); }
   bool BadMerge() {
-    return Fail(fmt::format("model.merges[{}] is neither \"left right\" nor a pair of strings", out_.merges.size()));
+    return Fail(fmt::format("model.merges[{}] is neither \"left right\" nor a pair of strings",
+                            out_.merges.size()));
   }
 
   // True where the value that starts now belongs to `name` of the top-level object `model`.
@@ -111,7 +115,8 @@ class Reader final : public nlohmann::json_sax<Json> {
 
   bool MergeLine(std::string& line) {
     const size_t space = line.find(' ');
-    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos) return BadMerge();
+    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
+      return BadMerge();
     out_.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     return true;
   }
@@ -140,7 +145,8 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
   bool Open(Json container) {
-    if (stack_.size() >= kMaxDepth) return Fail(fmt::format("it is nested more than {} levels deep", kMaxDepth));
+    if (stack_.size() >= kMaxDepth)
+      return Fail(fmt::format("it is nested more than {} levels deep", kMaxDepth));
     if (stack_.size() == 1) in_model_ = key_ == "model";
     stack_.push_back(Put(std::move(container)));
     return true;
@@ -151,7 +157,8 @@ class Reader final : public nlohmann::json_sax<Json> {
   Mode mode_ = Mode::kRest;
   std::string key_;
   std::vector<std::string> pair_;
-  std::vector<Json*> stack_;  // a container's address holds while it is open: only its own members grow
+  std::vector<Json*>
+      stack_;  // a container's address holds while it is open: only its own members grow
   bool in_model_ = false;
 };
 

@@ -1,5 +1,6 @@
-// Reads a tokenizer.json in one pass: the vocabulary and the merges go straight into lists, everything else
-// into a small JSON value. Without this the 450,000 merges of some models cost seconds and gigabytes.
+// Reads a tokenizer.json in one pass: the vocabulary and the merges go straight into lists,
+// everything else into a small JSON value. Without this the 450,000 merges of some models cost
+// seconds and gigabytes.
 #pragma once
 
 #include <string>

@@ -36,7 +36,8 @@ Result<std::string> GetString(const Json& object, const std::string& path, const
 Result<bool> GetBool(const Json& object, const std::string& path, const char* key, bool absent) {
   const Json& value = Member(object, key);
   if (value.is_null()) return absent;
-  if (!value.is_boolean()) return Err(ErrorCode::kInvalidFile, "{}.{} is not true or false", path, key);
+  if (!value.is_boolean())
+    return Err(ErrorCode::kInvalidFile, "{}.{} is not true or false", path, key);
   return value.get<bool>();
 }
 
@@ -46,7 +47,8 @@ Result<std::string> GetType(const Json& object, const std::string& path) {
 }
 
 // {"String": ...} or {"Regex": ...}
-Status GetPattern(const Json& object, const std::string& path, std::string& pattern, bool& is_regex) {
+Status GetPattern(const Json& object, const std::string& path, std::string& pattern,
+                  bool& is_regex) {
   const Json& value = Member(object, "pattern");
   if (!value.is_object()) return Bad(path, "pattern", "an object");
   is_regex = value.contains("Regex");
@@ -57,10 +59,12 @@ Status GetPattern(const Json& object, const std::string& path, std::string& patt
 }
 
 Result<SplitBehavior> GetBehavior(const Json& object, const std::string& path) {
-  constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {{
-      {"Removed", SplitBehavior::kRemoved}, {"Isolated", SplitBehavior::kIsolated},
-      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious}, {"MergedWithNext", SplitBehavior::kMergedWithNext},
-      {"Contiguous", SplitBehavior::kContiguous}}};
+  constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {
+      {{"Removed", SplitBehavior::kRemoved},
+       {"Isolated", SplitBehavior::kIsolated},
+       {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+       {"MergedWithNext", SplitBehavior::kMergedWithNext},
+       {"Contiguous", SplitBehavior::kContiguous}}};
   LUCID_ASSIGN_OR_RETURN(const std::string name, GetString(object, path, "behavior"));
   for (const auto& [known, behavior] : kNames) {
     if (name == known) return behavior;
@@ -70,7 +74,8 @@ Result<SplitBehavior> GetBehavior(const Json& object, const std::string& path) {
 
 // The list of a Sequence, each element read by `read(value, path)`.
 template <typename Read>
-Status ReadSequence(const Json& object, const std::string& path, const char* key, const Read& read) {
+Status ReadSequence(const Json& object, const std::string& path, const char* key,
+                    const Read& read) {
   const Json& list = Member(object, key);
   if (!list.is_array()) return Bad(path, key, "an array");
   for (size_t i = 0; i < list.size(); ++i) {
@@ -85,8 +90,12 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
   uint32_t bits = 0;
   int n_bits = 0;
   for (const char c : text) {
-    const int value = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                    : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    const int value = c >= 'A' && c <= 'Z'   ? c - 'A'
+                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                      : c >= '0' && c <= '9' ? c - '0' + 52
+                      : c == '+'             ? 62
+                      : c == '/'             ? 63
+                                             : -1;
     if (value < 0) return std::nullopt;
     bits = (bits << 6 | static_cast<uint32_t>(value)) & 0xFFFF;
     n_bits += 6;
@@ -99,9 +108,13 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
 }
 
 std::optional<NKind> PlainNormalizer(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, NKind>, 6> kNames = {{
-      {"NFC", NKind::kNfc}, {"NFD", NKind::kNfd}, {"NFKC", NKind::kNfkc}, {"NFKD", NKind::kNfkd},
-      {"Lowercase", NKind::kLowercase}, {"StripAccents", NKind::kStripAccents}}};
+  constexpr std::array<std::pair<std::string_view, NKind>, 6> kNames = {
+      {{"NFC", NKind::kNfc},
+       {"NFD", NKind::kNfd},
+       {"NFKC", NKind::kNfkc},
+       {"NFKD", NKind::kNfkd},
+       {"Lowercase", NKind::kLowercase},
+       {"StripAccents", NKind::kStripAccents}}};
   for (const auto& [name, kind] : kNames) {
     if (type == name) return kind;
   }
@@ -111,9 +124,11 @@ std::optional<NKind> PlainNormalizer(std::string_view type) {
 Status ReadBertNormalizer(const Json& object, const std::string& path, NormalizerStep& step) {
   step.kind = NKind::kBertNormalizer;
   LUCID_ASSIGN_OR_RETURN(step.clean_text, GetBool(object, path, "clean_text", true));
-  LUCID_ASSIGN_OR_RETURN(step.handle_chinese_chars, GetBool(object, path, "handle_chinese_chars", true));
+  LUCID_ASSIGN_OR_RETURN(step.handle_chinese_chars,
+                         GetBool(object, path, "handle_chinese_chars", true));
   LUCID_ASSIGN_OR_RETURN(step.lowercase, GetBool(object, path, "lowercase", true));
-  LUCID_ASSIGN_OR_RETURN(step.strip_accents, GetBool(object, path, "strip_accents", step.lowercase));
+  LUCID_ASSIGN_OR_RETURN(step.strip_accents,
+                         GetBool(object, path, "strip_accents", step.lowercase));
   return {};
 }
 
@@ -121,7 +136,9 @@ Status ReadOneNormalizer(const Json& object, const std::string& path, VocabSpec&
   LUCID_ASSIGN_OR_RETURN(const std::string type, GetType(object, path));
   if (type == "Sequence") {
     return ReadSequence(object, path, "normalizers",
-                        [&](const Json& one, const std::string& where) { return ReadOneNormalizer(one, where, spec); });
+                        [&](const Json& one, const std::string& where) {
+                          return ReadOneNormalizer(one, where, spec);
+                        });
   }
   NormalizerStep step;
   if (const auto plain = PlainNormalizer(type)) {
@@ -141,7 +158,8 @@ Status ReadOneNormalizer(const Json& object, const std::string& path, VocabSpec&
     LUCID_RETURN_IF_ERROR(ReadBertNormalizer(object, path, step));
   } else if (type == "Precompiled") {
     step.kind = NKind::kPrecompiled;
-    LUCID_ASSIGN_OR_RETURN(const std::string encoded, GetString(object, path, "precompiled_charsmap"));
+    LUCID_ASSIGN_OR_RETURN(const std::string encoded,
+                           GetString(object, path, "precompiled_charsmap"));
     auto blob = DecodeBase64(encoded);
     if (!blob) return Bad(path, "precompiled_charsmap", "base64");
     step.content = std::move(*blob);
@@ -161,7 +179,8 @@ Status ReadMetaspace(const Json& object, const std::string& path, PreTokenizerSt
   LUCID_ASSIGN_OR_RETURN(step.split, GetBool(object, path, "split", true));
   // Files before version 0.14 of the library say add_prefix_space instead of prepend_scheme.
   LUCID_ASSIGN_OR_RETURN(const bool prefix, GetBool(object, path, "add_prefix_space", true));
-  step.prepend_scheme = prefix ? PreTokenizerStep::Prepend::kAlways : PreTokenizerStep::Prepend::kNever;
+  step.prepend_scheme =
+      prefix ? PreTokenizerStep::Prepend::kAlways : PreTokenizerStep::Prepend::kNever;
   if (!object.contains("prepend_scheme")) return {};
   LUCID_ASSIGN_OR_RETURN(const std::string scheme, GetString(object, path, "prepend_scheme"));
   if (scheme == "always") {
@@ -188,7 +207,9 @@ Status ReadOnePreTokenizer(const Json& object, const std::string& path, VocabSpe
   LUCID_ASSIGN_OR_RETURN(const std::string type, GetType(object, path));
   if (type == "Sequence") {
     return ReadSequence(object, path, "pretokenizers",
-                        [&](const Json& one, const std::string& where) { return ReadOnePreTokenizer(one, where, spec); });
+                        [&](const Json& one, const std::string& where) {
+                          return ReadOnePreTokenizer(one, where, spec);
+                        });
   }
   PreTokenizerStep step;
   if (type == "Split") {
@@ -202,7 +223,8 @@ Status ReadOnePreTokenizer(const Json& object, const std::string& path, VocabSpe
     LUCID_RETURN_IF_ERROR(ReadMetaspace(object, path, step));
   } else if (type == "Digits") {
     step.kind = PKind::kDigits;
-    LUCID_ASSIGN_OR_RETURN(step.individual_digits, GetBool(object, path, "individual_digits", false));
+    LUCID_ASSIGN_OR_RETURN(step.individual_digits,
+                           GetBool(object, path, "individual_digits", false));
   } else if (type == "Punctuation") {
     step.kind = PKind::kPunctuation;
     if (object.contains("behavior")) {
@@ -228,21 +250,26 @@ Status ReadOnePreTokenizer(const Json& object, const std::string& path, VocabSpe
 // ["[SEP]", 102]
 Result<TokenId> GetNamedId(const Json& object, const std::string& path, const char* key) {
   const Json& pair = Member(object, key);
-  if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1].get<uint64_t>() > INT32_MAX) {
+  if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_unsigned() ||
+      pair[1].get<uint64_t>() > INT32_MAX) {
     return Err(ErrorCode::kInvalidFile, "{}.{} is not a token and its id", path, key);
   }
   return static_cast<TokenId>(pair[1].get<uint64_t>());
 }
 
 // The ids of special_tokens[name].
-Status AppendTemplateIds(const Json& object, const std::string& path, const std::string& name, std::vector<TokenId>& out) {
+Status AppendTemplateIds(const Json& object, const std::string& path, const std::string& name,
+                         std::vector<TokenId>& out) {
   const Json& tokens = Member(object, "special_tokens");
   const Json& entry = tokens.is_object() ? Member(tokens, name.c_str()) : tokens;
   const Json& ids = entry.is_object() ? Member(entry, "ids") : entry;
-  if (!ids.is_array()) return Err(ErrorCode::kInvalidFile, "{}.special_tokens[\"{}\"].ids is not an array", path, name);
+  if (!ids.is_array())
+    return Err(ErrorCode::kInvalidFile, "{}.special_tokens[\"{}\"].ids is not an array", path,
+               name);
   for (const Json& id : ids) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
-      return Err(ErrorCode::kInvalidFile, "{}.special_tokens[\"{}\"].ids holds something that is no id", path, name);
+      return Err(ErrorCode::kInvalidFile,
+                 "{}.special_tokens[\"{}\"].ids holds something that is no id", path, name);
     }
     out.push_back(static_cast<TokenId>(id.get<uint64_t>()));
   }
@@ -251,24 +278,29 @@ Status AppendTemplateIds(const Json& object, const std::string& path, const std:
 
 Status ReadTemplate(const Json& object, const std::string& path, VocabSpec& spec) {
   bool after_text = false;
-  return ReadSequence(object, path, "single", [&](const Json& item, const std::string& where) -> Status {
-    if (!item.is_object()) return Err(ErrorCode::kInvalidFile, "{} is not an object", where);
-    if (item.contains("Sequence")) {
-      after_text = true;
-      return {};
-    }
-    const Json& special = Member(item, "SpecialToken");
-    if (!special.is_object()) return Err(ErrorCode::kInvalidFile, "{} is neither a Sequence nor a SpecialToken", where);
-    LUCID_ASSIGN_OR_RETURN(const std::string name, GetString(special, where + ".SpecialToken", "id"));
-    return AppendTemplateIds(object, path, name, after_text ? spec.suffix_ids : spec.prefix_ids);
-  });
+  return ReadSequence(
+      object, path, "single", [&](const Json& item, const std::string& where) -> Status {
+        if (!item.is_object()) return Err(ErrorCode::kInvalidFile, "{} is not an object", where);
+        if (item.contains("Sequence")) {
+          after_text = true;
+          return {};
+        }
+        const Json& special = Member(item, "SpecialToken");
+        if (!special.is_object())
+          return Err(ErrorCode::kInvalidFile, "{} is neither a Sequence nor a SpecialToken", where);
+        LUCID_ASSIGN_OR_RETURN(const std::string name,
+                               GetString(special, where + ".SpecialToken", "id"));
+        return AppendTemplateIds(object, path, name,
+                                 after_text ? spec.suffix_ids : spec.prefix_ids);
+      });
 }
 
 Status ReadOnePostProcessor(const Json& object, const std::string& path, VocabSpec& spec) {
   LUCID_ASSIGN_OR_RETURN(const std::string type, GetType(object, path));
   if (type == "Sequence") {
-    return ReadSequence(object, path, "processors",
-                        [&](const Json& one, const std::string& where) { return ReadOnePostProcessor(one, where, spec); });
+    return ReadSequence(object, path, "processors", [&](const Json& one, const std::string& where) {
+      return ReadOnePostProcessor(one, where, spec);
+    });
   }
   if (type == "ByteLevel") return {};  // moves offsets only
   if (type == "TemplateProcessing") return ReadTemplate(object, path, spec);
@@ -286,14 +318,16 @@ Status ReadOneDecoder(const Json& object, const std::string& path, VocabSpec& sp
   LUCID_ASSIGN_OR_RETURN(const std::string type, GetType(object, path));
   DecoderSpec& decoder = spec.decoder;
   if (type == "Sequence") {
-    return ReadSequence(object, path, "decoders",
-                        [&](const Json& one, const std::string& where) { return ReadOneDecoder(one, where, spec); });
+    return ReadSequence(object, path, "decoders", [&](const Json& one, const std::string& where) {
+      return ReadOneDecoder(one, where, spec);
+    });
   }
   if (type == "ByteLevel" || type == "ByteFallback" || type == "Fuse") return {};
   if (type == "Metaspace") {
     PreTokenizerStep step;
     LUCID_RETURN_IF_ERROR(ReadMetaspace(object, path, step));
-    if (step.pattern != kMetaspace) return Err(ErrorCode::kUnsupported, "{}.replacement is not \"{}\"", path, kMetaspace);
+    if (step.pattern != kMetaspace)
+      return Err(ErrorCode::kUnsupported, "{}.replacement is not \"{}\"", path, kMetaspace);
     decoder.metaspace = true;
     decoder.strip_leading_space = step.prepend_scheme != PreTokenizerStep::Prepend::kNever;
     return {};
@@ -304,7 +338,8 @@ Status ReadOneDecoder(const Json& object, const std::string& path, VocabSpec& sp
     LUCID_RETURN_IF_ERROR(GetPattern(object, path, pattern, is_regex));
     LUCID_ASSIGN_OR_RETURN(const std::string content, GetString(object, path, "content"));
     if (is_regex || pattern != kMetaspace || content != " ") {
-      return Err(ErrorCode::kUnsupported, "{} replaces \"{}\" by \"{}\", which is not supported", path, pattern, content);
+      return Err(ErrorCode::kUnsupported, "{} replaces \"{}\" by \"{}\", which is not supported",
+                 path, pattern, content);
     }
     decoder.metaspace = true;
     return {};
@@ -312,7 +347,8 @@ Status ReadOneDecoder(const Json& object, const std::string& path, VocabSpec& sp
   if (type == "Strip") {
     LUCID_ASSIGN_OR_RETURN(const std::string content, GetString(object, path, "content"));
     const Json& start = Member(object, "start");
-    decoder.strip_leading_space = content == " " && start.is_number_unsigned() && start.get<uint64_t>() > 0;
+    decoder.strip_leading_space =
+        content == " " && start.is_number_unsigned() && start.get<uint64_t>() > 0;
     return {};
   }
   if (type == "WordPiece") {

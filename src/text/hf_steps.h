@@ -10,7 +10,8 @@
 
 namespace lucid {
 
-// Each reads one value (null is allowed) into the spec. kInvalidFile or kUnsupported naming the key.
+// Each reads one value (null is allowed) into the spec. kInvalidFile or kUnsupported naming the
+// key.
 Status ReadNormalizer(const nlohmann::json& value, VocabSpec& spec);
 Status ReadPreTokenizer(const nlohmann::json& value, VocabSpec& spec);
 Status ReadPostProcessor(const nlohmann::json& value, VocabSpec& spec);

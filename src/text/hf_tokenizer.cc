@@ -20,11 +20,28 @@ using Json = nlohmann::json;
 constexpr size_t kSpareIds = 65536;
 
 // How a turn or a text ends in published models.
-constexpr std::string_view kKnownEnds[] = {
-    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>", "<|end|>", "<|end_of_text|>",
-    "<|eos|>", "<|eot|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>", "<|END_OF_TURN_TOKEN|>",
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81" "of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[|endofturn|]", "<|endofturn|>", "<turn|>",
-    "<|role_end|>", "<end_of_utterance>"};
+constexpr std::string_view kKnownEnds[] = {"<|im_end|>",
+                                           "<|eot_id|>",
+                                           "<|eom_id|>",
+                                           "<end_of_turn>",
+                                           "<|endoftext|>",
+                                           "<|end|>",
+                                           "<|end_of_text|>",
+                                           "<|eos|>",
+                                           "<|eot|>",
+                                           "<|return|>",
+                                           "<|call|>",
+                                           "<EOT>",
+                                           "_<EOT>",
+                                           "<|END_OF_TURN_TOKEN|>",
+                                           "<\xEF\xBD\x9C"
+                                           "end\xE2\x96\x81"
+                                           "of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+                                           "[|endofturn|]",
+                                           "<|endofturn|>",
+                                           "<turn|>",
+                                           "<|role_end|>",
+                                           "<end_of_utterance>"};
 
 const Json& Member(const Json& object, const char* key) {
   static const Json null;
@@ -36,7 +53,8 @@ const Json& Member(const Json& object, const char* key) {
 Result<bool> FlagOr(const Json& object, const char* path, const char* key, bool absent) {
   const Json& value = Member(object, key);
   if (value.is_null()) return absent;
-  if (!value.is_boolean()) return Err(ErrorCode::kInvalidFile, "{}{} is not true or false", path, key);
+  if (!value.is_boolean())
+    return Err(ErrorCode::kInvalidFile, "{}{} is not true or false", path, key);
   return value.get<bool>();
 }
 
@@ -49,7 +67,8 @@ Result<std::string> StringOr(const Json& object, const char* path, const char* k
 
 bool IsByteToken(std::string_view piece) {
   const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
-  return piece.size() == 6 && piece.starts_with("<0x") && hex(piece[3]) && hex(piece[4]) && piece[5] == '>';
+  return piece.size() == 6 && piece.starts_with("<0x") && hex(piece[3]) && hex(piece[4]) &&
+         piece[5] == '>';
 }
 
 class Parser {
@@ -74,16 +93,20 @@ class Parser {
   Status ReadModel(const Json& model) {
     LUCID_ASSIGN_OR_RETURN(std::string type, StringOr(model, "model.", "type"));
     // Files before version 0.9 of the library name no type.
-    if (type.empty()) type = model.contains("unk_id") ? "Unigram" : json_.merges.empty() ? "WordPiece" : "BPE";
+    if (type.empty())
+      type = model.contains("unk_id") ? "Unigram" : json_.merges.empty() ? "WordPiece" : "BPE";
     if (type == "Unigram") return ReadUnigram(model);
     if (type != "BPE" && type != "WordPiece") {
       return Err(ErrorCode::kUnsupported, "model.type \"{}\" is not supported", type);
     }
-    if (!Member(model, "vocab").is_null()) return Err(ErrorCode::kInvalidFile, "model.vocab is not an object of ids");
-    if (!Member(model, "merges").is_null()) return Err(ErrorCode::kInvalidFile, "model.merges is not an array");
+    if (!Member(model, "vocab").is_null())
+      return Err(ErrorCode::kInvalidFile, "model.vocab is not an object of ids");
+    if (!Member(model, "merges").is_null())
+      return Err(ErrorCode::kInvalidFile, "model.merges is not an array");
     LUCID_RETURN_IF_ERROR(ReadVocab());
     LUCID_ASSIGN_OR_RETURN(const std::string unknown, StringOr(model, "model.", "unk_token"));
-    LUCID_ASSIGN_OR_RETURN(spec_.continuing_subword_prefix, StringOr(model, "model.", "continuing_subword_prefix"));
+    LUCID_ASSIGN_OR_RETURN(spec_.continuing_subword_prefix,
+                           StringOr(model, "model.", "continuing_subword_prefix"));
     if (type == "BPE") {
       LUCID_RETURN_IF_ERROR(ReadBpe(model));
     } else {
@@ -100,32 +123,39 @@ class Parser {
   Status ReadBpe(const Json& model) {
     spec_.model = TokenModel::kBpe;
     spec_.merges = std::move(json_.merges);
-    LUCID_ASSIGN_OR_RETURN(spec_.end_of_word_suffix, StringOr(model, "model.", "end_of_word_suffix"));
+    LUCID_ASSIGN_OR_RETURN(spec_.end_of_word_suffix,
+                           StringOr(model, "model.", "end_of_word_suffix"));
     LUCID_ASSIGN_OR_RETURN(spec_.fuse_unk, FlagOr(model, "model.", "fuse_unk", false));
     LUCID_ASSIGN_OR_RETURN(spec_.byte_fallback, FlagOr(model, "model.", "byte_fallback", false));
     LUCID_ASSIGN_OR_RETURN(spec_.ignore_merges, FlagOr(model, "model.", "ignore_merges", false));
     const Json& dropout = Member(model, "dropout");
     if (dropout.is_number() && dropout.get<double>() != 0) {
-      return Err(ErrorCode::kUnsupported, "model.dropout {} makes encoding random", dropout.get<double>());
+      return Err(ErrorCode::kUnsupported, "model.dropout {} makes encoding random",
+                 dropout.get<double>());
     }
     return {};
   }
 
   Status ReadWordPiece(const Json& model) {
-    if (spec_.byte_level) return Err(ErrorCode::kUnsupported, "model.type WordPiece with a ByteLevel pre_tokenizer");
+    if (spec_.byte_level)
+      return Err(ErrorCode::kUnsupported, "model.type WordPiece with a ByteLevel pre_tokenizer");
     spec_.model = TokenModel::kWordPiece;
     const Json& limit = Member(model, "max_input_chars_per_word");
     if (limit.is_null()) return {};
-    if (!limit.is_number_unsigned()) return Err(ErrorCode::kInvalidFile, "model.max_input_chars_per_word is not a count");
-    spec_.max_input_chars_per_word = static_cast<int>(std::min<uint64_t>(limit.get<uint64_t>(), 1 << 20));
+    if (!limit.is_number_unsigned())
+      return Err(ErrorCode::kInvalidFile, "model.max_input_chars_per_word is not a count");
+    spec_.max_input_chars_per_word =
+        static_cast<int>(std::min<uint64_t>(limit.get<uint64_t>(), 1 << 20));
     return {};
   }
 
   Status ReadUnigram(const Json& model) {
-    if (spec_.byte_level) return Err(ErrorCode::kUnsupported, "model.type Unigram with a ByteLevel pre_tokenizer");
+    if (spec_.byte_level)
+      return Err(ErrorCode::kUnsupported, "model.type Unigram with a ByteLevel pre_tokenizer");
     spec_.model = TokenModel::kUnigram;
     const Json& vocab = Member(model, "vocab");
-    if (!vocab.is_array()) return Err(ErrorCode::kInvalidFile, "model.vocab is not an array of pieces and scores");
+    if (!vocab.is_array())
+      return Err(ErrorCode::kInvalidFile, "model.vocab is not an array of pieces and scores");
     for (size_t i = 0; i < vocab.size(); ++i) {
       const Json& pair = vocab[i];
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number()) {
@@ -133,7 +163,8 @@ class Parser {
       }
       spec_.tokens.push_back(pair[0].get<std::string>());
       spec_.scores.push_back(static_cast<float>(pair[1].get<double>()));
-      if (!std::isfinite(spec_.scores.back())) return Err(ErrorCode::kInvalidFile, "model.vocab[{}] has no finite score", i);
+      if (!std::isfinite(spec_.scores.back()))
+        return Err(ErrorCode::kInvalidFile, "model.vocab[{}] has no finite score", i);
     }
     spec_.kinds.assign(spec_.tokens.size(), TokenKind::kNormal);
     LUCID_ASSIGN_OR_RETURN(spec_.byte_fallback, FlagOr(model, "model.", "byte_fallback", false));
@@ -157,16 +188,20 @@ class Parser {
   }
 
   Status ReadVocab() {
-    if (json_.vocab.empty()) return Err(ErrorCode::kInvalidFile, "model.vocab is empty or not there");
+    if (json_.vocab.empty())
+      return Err(ErrorCode::kInvalidFile, "model.vocab is empty or not there");
     const size_t limit = json_.vocab.size() * 2 + kSpareIds;
     for (auto& [piece, id] : json_.vocab) {
       if (static_cast<uint64_t>(id) >= limit) {
-        return Err(ErrorCode::kInvalidFile, "model.vocab[\"{}\"] has id {}, too large for {} entries", piece, id, json_.vocab.size());
+        return Err(ErrorCode::kInvalidFile,
+                   "model.vocab[\"{}\"] has id {}, too large for {} entries", piece, id,
+                   json_.vocab.size());
       }
       const auto at = static_cast<size_t>(id);
       GrowTo(at + 1);
       if (spec_.kinds[at] != TokenKind::kUnused) {
-        return Err(ErrorCode::kInvalidFile, "model.vocab gives id {} to both \"{}\" and \"{}\"", id, spec_.tokens[at], piece);
+        return Err(ErrorCode::kInvalidFile, "model.vocab gives id {} to both \"{}\" and \"{}\"", id,
+                   spec_.tokens[at], piece);
       }
       spec_.tokens[at] = std::move(piece);
       spec_.kinds[at] = TokenKind::kNormal;
@@ -191,16 +226,19 @@ class Parser {
     spec_.outside_model.resize(spec_.tokens.size(), 0);
     const size_t n_model = spec_.tokens.size();
     for (size_t i = 0; i < list.size(); ++i) {
-      LUCID_ASSIGN_OR_RETURN(AddedToken token, ReadOneAdded(list[i], fmt::format("added_tokens[{}].", i)));
+      LUCID_ASSIGN_OR_RETURN(AddedToken token,
+                             ReadOneAdded(list[i], fmt::format("added_tokens[{}].", i)));
       if (token.content.empty()) continue;
       if (static_cast<size_t>(token.id) >= n_model + list.size() * 2 + kSpareIds) {
-        return Err(ErrorCode::kInvalidFile, "added_tokens[{}].id {} is too large for {} tokens", i, token.id, n_model);
+        return Err(ErrorCode::kInvalidFile, "added_tokens[{}].id {} is too large for {} tokens", i,
+                   token.id, n_model);
       }
       const auto at = static_cast<size_t>(token.id);
       GrowTo(at + 1);
       const bool is_hole = spec_.kinds[at] == TokenKind::kUnused && spec_.tokens[at].empty();
       if (!is_hole && spec_.tokens[at] != token.content) {
-        return Err(ErrorCode::kInvalidFile, "added_tokens[{}].id {} already belongs to \"{}\", not \"{}\"", i, token.id,
+        return Err(ErrorCode::kInvalidFile,
+                   "added_tokens[{}].id {} already belongs to \"{}\", not \"{}\"", i, token.id,
                    spec_.tokens[at], token.content);
       }
       spec_.tokens[at] = token.content;
@@ -213,20 +251,23 @@ class Parser {
   }
 
   static Result<AddedToken> ReadOneAdded(const Json& object, const std::string& path) {
-    if (!object.is_object()) return Err(ErrorCode::kInvalidFile, "{} is not an object", path.substr(0, path.size() - 1));
+    if (!object.is_object())
+      return Err(ErrorCode::kInvalidFile, "{} is not an object", path.substr(0, path.size() - 1));
     AddedToken token;
     const Json& id = Member(object, "id");
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
       return Err(ErrorCode::kInvalidFile, "{}id is not an id", path);
     }
     token.id = static_cast<TokenId>(id.get<uint64_t>());
-    if (!Member(object, "content").is_string()) return Err(ErrorCode::kInvalidFile, "{}content is not a string", path);
+    if (!Member(object, "content").is_string())
+      return Err(ErrorCode::kInvalidFile, "{}content is not a string", path);
     token.content = Member(object, "content").get<std::string>();
     LUCID_ASSIGN_OR_RETURN(token.special, FlagOr(object, path.c_str(), "special", false));
     LUCID_ASSIGN_OR_RETURN(token.lstrip, FlagOr(object, path.c_str(), "lstrip", false));
     LUCID_ASSIGN_OR_RETURN(token.rstrip, FlagOr(object, path.c_str(), "rstrip", false));
     LUCID_ASSIGN_OR_RETURN(token.single_word, FlagOr(object, path.c_str(), "single_word", false));
-    LUCID_ASSIGN_OR_RETURN(token.normalized, FlagOr(object, path.c_str(), "normalized", !token.special));
+    LUCID_ASSIGN_OR_RETURN(token.normalized,
+                           FlagOr(object, path.c_str(), "normalized", !token.special));
     return token;
   }
 
@@ -306,9 +347,12 @@ Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spe
   auto config = ParseObject(json);
   if (!config) return fail(config.error());
   const PieceTable table(spec.tokens);
-  const std::array<std::pair<const char*, TokenId*>, 6> names = {{
-      {"bos_token", &spec.bos_id}, {"eos_token", &spec.eos_id}, {"unk_token", &spec.unk_id},
-      {"pad_token", &spec.pad_id}, {"sep_token", &spec.sep_id}, {"cls_token", &spec.cls_id}}};
+  const std::array<std::pair<const char*, TokenId*>, 6> names = {{{"bos_token", &spec.bos_id},
+                                                                  {"eos_token", &spec.eos_id},
+                                                                  {"unk_token", &spec.unk_id},
+                                                                  {"pad_token", &spec.pad_id},
+                                                                  {"sep_token", &spec.sep_id},
+                                                                  {"cls_token", &spec.cls_id}}};
   for (const auto& [key, id] : names) {
     auto text = TokenText(*config, key);
     if (!text) return fail(text.error());
@@ -318,7 +362,8 @@ Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spe
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
     const Json& value = Member(*config, key);
     if (value.is_null()) continue;
-    if (!value.is_boolean()) return Err(ErrorCode::kInvalidFile, "tokenizer_config.json: {} is not true or false", key);
+    if (!value.is_boolean())
+      return Err(ErrorCode::kInvalidFile, "tokenizer_config.json: {} is not true or false", key);
     (std::string_view(key) == "add_bos_token" ? SetAddBos : SetAddEos)(spec, value.get<bool>());
   }
   auto chat_template = ChatTemplateText(*config);
@@ -328,12 +373,17 @@ Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spe
 
 Status ApplyHfGenerationConfig(std::string_view json, VocabSpec& spec) {
   auto config = ParseObject(json);
-  if (!config) return Err(config.error().code, "generation_config.json: {}", config.error().message);
+  if (!config)
+    return Err(config.error().code, "generation_config.json: {}", config.error().message);
   const Json& value = Member(*config, "eos_token_id");
-  const Json list = value.is_array() ? value : value.is_null() ? Json::array() : Json::array({value});
+  const Json list = value.is_array()  ? value
+                    : value.is_null() ? Json::array()
+                                      : Json::array({value});
   for (const Json& id : list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= spec.tokens.size()) {
-      return Err(ErrorCode::kInvalidFile, "generation_config.json: eos_token_id is not an id of the {} tokens", spec.tokens.size());
+      return Err(ErrorCode::kInvalidFile,
+                 "generation_config.json: eos_token_id is not an id of the {} tokens",
+                 spec.tokens.size());
     }
     spec.eog_ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));
   }

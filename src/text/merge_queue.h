@@ -1,7 +1,8 @@
 // MergeSymbols: the loop that all byte-pair encodings share, near linear in the number of symbols.
 //
-// Symbols stand in a doubly linked list of indices. The pair with the lowest rank, the leftmost of equals,
-// is merged until no pair can be. Short lists are scanned, long ones use a heap. Used by bpe.h and spm.h.
+// Symbols stand in a doubly linked list of indices. The pair with the lowest rank, the leftmost of
+// equals, is merged until no pair can be. Short lists are scanned, long ones use a heap. Used by
+// bpe.h and spm.h.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +34,8 @@ inline void LinkSymbols(std::vector<MergeSymbol>& symbols) {
   }
 }
 
-// rank(left, right) -> {rank, id}: kNoMerge where the two cannot be merged. After a merge the survivors are
-// the symbols with length > 0. `symbols` holds them in order with prev and next set.
+// rank(left, right) -> {rank, id}: kNoMerge where the two cannot be merged. After a merge the
+// survivors are the symbols with length > 0. `symbols` holds them in order with prev and next set.
 template <typename Rank>
 void MergeSymbols(std::vector<MergeSymbol>& symbols, const Rank& rank) {
   const auto merge = [&](size_t left, int32_t id) {
@@ -78,8 +79,9 @@ void MergeSymbols(std::vector<MergeSymbol>& symbols, const Rank& rank) {
     }
   }
 
-  // rank << 32 | position: the order of the queue is the order of the numbers. An entry is stale when the
-  // pair at its position has another rank by now; what is merged there since is longer, so never equal.
+  // rank << 32 | position: the order of the queue is the order of the numbers. An entry is stale
+  // when the pair at its position has another rank by now; what is merged there since is longer, so
+  // never equal.
   const auto later = [](uint64_t a, uint64_t b) { return a > b; };
   std::vector<uint64_t> heap;
   heap.reserve(n);

@@ -35,7 +35,9 @@ std::string Strip(std::string_view text, bool left, bool right) {
   }
   while (right && !text.empty()) {
     size_t start = text.size() - 1;
-    while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+    while (start > 0 && text.size() - start < 4 &&
+           (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80)
+      --start;
     const Utf8Char c = DecodeUtf8(text, start);
     if (start + c.length != text.size() || !IsWhitespace(c.code)) break;
     text.remove_suffix(c.length);
@@ -75,8 +77,9 @@ std::string ReplaceRegex(std::string_view text, const Regex& regex, std::string_
 }
 
 bool IsCjkIdeograph(int32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
@@ -112,9 +115,10 @@ std::string ApplyBert(const NormalizerStep& step, std::string text) {
   if (step.handle_chinese_chars) text = SpaceIdeographs(text);
   if (step.strip_accents) {
     std::string out;
-    ForEachCharacter(NormalizeUnicode(text, NormalForm::kNfd), [&](int32_t code, std::string_view bytes) {
-      if (!IsNonspacingMark(code)) out += bytes;
-    });
+    ForEachCharacter(NormalizeUnicode(text, NormalForm::kNfd),
+                     [&](int32_t code, std::string_view bytes) {
+                       if (!IsNonspacingMark(code)) out += bytes;
+                     });
     text = std::move(out);
   }
   if (step.lowercase) text = LowercaseUnicode(text);
@@ -130,12 +134,15 @@ Result<Normalizer> Normalizer::Create(const std::vector<NormalizerStep>& steps) 
     step.spec = steps[i];
     if (step.spec.kind == Kind::kReplace && step.spec.pattern_is_regex) {
       auto regex = Regex::Compile(step.spec.pattern);
-      if (!regex) return Err(ErrorCode::kInvalidFile, "normalizer step {}: bad pattern: {}", i, regex.error().message);
+      if (!regex)
+        return Err(ErrorCode::kInvalidFile, "normalizer step {}: bad pattern: {}", i,
+                   regex.error().message);
       step.regex = std::move(*regex);
     }
     if (step.spec.kind == Kind::kPrecompiled) {
       auto map = Charsmap::Parse(step.spec.content);
-      if (!map) return Err(ErrorCode::kInvalidFile, "normalizer step {}: {}", i, map.error().message);
+      if (!map)
+        return Err(ErrorCode::kInvalidFile, "normalizer step {}: {}", i, map.error().message);
       step.charsmap = std::move(*map);
     }
     normalizer.steps_.push_back(std::move(step));
@@ -146,18 +153,29 @@ Result<Normalizer> Normalizer::Create(const std::vector<NormalizerStep>& steps) 
 std::string Normalizer::ApplyStep(const Step& step, std::string text) {
   const NormalizerStep& spec = step.spec;
   switch (spec.kind) {
-    case Kind::kNfc: return NormalizeUnicode(text, NormalForm::kNfc);
-    case Kind::kNfd: return NormalizeUnicode(text, NormalForm::kNfd);
-    case Kind::kNfkc: return NormalizeUnicode(text, NormalForm::kNfkc);
-    case Kind::kNfkd: return NormalizeUnicode(text, NormalForm::kNfkd);
-    case Kind::kLowercase: return LowercaseUnicode(text);
-    case Kind::kStrip: return Strip(text, spec.strip_left, spec.strip_right);
-    case Kind::kStripAccents: return RemoveMarks(text);
-    case Kind::kPrepend: return text.empty() ? text : spec.content + text;
+    case Kind::kNfc:
+      return NormalizeUnicode(text, NormalForm::kNfc);
+    case Kind::kNfd:
+      return NormalizeUnicode(text, NormalForm::kNfd);
+    case Kind::kNfkc:
+      return NormalizeUnicode(text, NormalForm::kNfkc);
+    case Kind::kNfkd:
+      return NormalizeUnicode(text, NormalForm::kNfkd);
+    case Kind::kLowercase:
+      return LowercaseUnicode(text);
+    case Kind::kStrip:
+      return Strip(text, spec.strip_left, spec.strip_right);
+    case Kind::kStripAccents:
+      return RemoveMarks(text);
+    case Kind::kPrepend:
+      return text.empty() ? text : spec.content + text;
     case Kind::kReplace:
-      return step.regex ? ReplaceRegex(text, *step.regex, spec.content) : ReplaceLiteral(text, spec.pattern, spec.content);
-    case Kind::kBertNormalizer: return ApplyBert(spec, std::move(text));
-    case Kind::kPrecompiled: return step.charsmap->Apply(text);
+      return step.regex ? ReplaceRegex(text, *step.regex, spec.content)
+                        : ReplaceLiteral(text, spec.pattern, spec.content);
+    case Kind::kBertNormalizer:
+      return ApplyBert(spec, std::move(text));
+    case Kind::kPrecompiled:
+      return step.charsmap->Apply(text);
   }
   return text;
 }

@@ -1,6 +1,7 @@
 // Normalizer: the text changes a tokenizer file asks for before pre-tokenization.
 //
-// Neighbours: tokenizer.cc applies it to the text between added tokens; charsmap.h holds SentencePiece's table.
+// Neighbours: tokenizer.cc applies it to the text between added tokens; charsmap.h holds
+// SentencePiece's table.
 #pragma once
 
 #include <memory>

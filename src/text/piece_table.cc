@@ -11,7 +11,8 @@ __extension__ using Wide = unsigned __int128;
 
 }  // namespace
 
-// Multiply-fold over 8-byte words (the mixing step of wyhash): short keys need one or two multiplications.
+// Multiply-fold over 8-byte words (the mixing step of wyhash): short keys need one or two
+// multiplications.
 uint64_t HashBytes(std::string_view bytes) {
   constexpr uint64_t kA = 0xA0761D6478BD642FULL, kB = 0xE7037ED1A0B428DBULL;
   const auto mix = [](uint64_t a, uint64_t b) {
@@ -30,7 +31,8 @@ uint64_t HashBytes(std::string_view bytes) {
   return mix(hash ^ tail, kB ^ hash);
 }
 
-PieceTable::PieceTable(std::span<const std::string> pieces, std::span<const uint8_t> skip) : pieces_(pieces) {
+PieceTable::PieceTable(std::span<const std::string> pieces, std::span<const uint8_t> skip)
+    : pieces_(pieces) {
   const size_t slots = std::bit_ceil(std::max<size_t>(16, pieces.size() * 2));
   slots_.resize(slots);
   mask_ = slots - 1;
@@ -54,7 +56,8 @@ TokenId PieceTable::Find(std::string_view piece) const {
   const uint64_t hash = HashBytes(piece);
   const auto tag = static_cast<uint32_t>(hash >> 32);
   for (size_t at = hash & mask_; slots_[at].id >= 0; at = (at + 1) & mask_) {
-    if (slots_[at].tag == tag && pieces_[static_cast<size_t>(slots_[at].id)] == piece) return slots_[at].id;
+    if (slots_[at].tag == tag && pieces_[static_cast<size_t>(slots_[at].id)] == piece)
+      return slots_[at].id;
   }
   return -1;
 }

@@ -1,7 +1,7 @@
 // PieceTable: from the spelling of a vocabulary entry to its id, without copying any spelling.
 //
-// A flat open-addressing table of ids over a list of strings that must outlive it. Building 262,000 entries
-// takes some milliseconds. Neighbours: every model of this folder looks pieces up here.
+// A flat open-addressing table of ids over a list of strings that must outlive it. Building 262,000
+// entries takes some milliseconds. Neighbours: every model of this folder looks pieces up here.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class PieceTable {
   // Of entries spelled alike the lowest id wins; entries for which `skip` is set are left out.
   explicit PieceTable(std::span<const std::string> pieces, std::span<const uint8_t> skip = {});
 
-  TokenId Find(std::string_view piece) const;  // -1 where absent
+  TokenId Find(std::string_view piece) const;        // -1 where absent
   size_t max_length() const { return max_length_; }  // of any entry, bytes
 
  private:

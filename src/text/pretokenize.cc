@@ -18,7 +18,8 @@ struct Span {
 using Spans = std::vector<Span>;
 
 // Turns the spans of one piece into pieces, as NormalizedString::split of `tokenizers` does.
-void AppendPieces(const Spans& spans, SplitBehavior behavior, uint32_t offset, std::vector<PieceRange>& out) {
+void AppendPieces(const Spans& spans, SplitBehavior behavior, uint32_t offset,
+                  std::vector<PieceRange>& out) {
   const auto add = [&](uint32_t begin, uint32_t end) {
     if (begin < end) out.push_back({offset + begin, offset + end});
   };
@@ -67,7 +68,8 @@ class SpanList {
     done_ = end;
   }
   void Gap(size_t until) {
-    if (done_ < until) spans_.push_back({static_cast<uint32_t>(done_), static_cast<uint32_t>(until), false});
+    if (done_ < until)
+      spans_.push_back({static_cast<uint32_t>(done_), static_cast<uint32_t>(until), false});
     done_ = until;
   }
 
@@ -108,9 +110,12 @@ void SplitByLiteral(std::string_view part, std::string_view literal, Spans& span
 }
 
 bool IsAsciiPunctuation(int32_t c) {
-  return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
+         (c >= 123 && c <= 126);
 }
-bool IsAnyPunctuation(int32_t c) { return IsAsciiPunctuation(c) || IsPunctuation(c); }
+bool IsAnyPunctuation(int32_t c) {
+  return IsAsciiPunctuation(c) || IsPunctuation(c);
+}
 
 // Cuts every piece with cut(part, spans) and the behavior.
 template <typename Cut>
@@ -138,8 +143,9 @@ void CutByRegex(PreTokenized& text, const Regex& regex, SplitBehavior behavior, 
 
 template <typename IsMatch>
 void CutByCharacter(PreTokenized& text, SplitBehavior behavior, const IsMatch& is_match) {
-  CutPieces(text, behavior, false,
-            [&](const PieceRange& piece, Spans& spans) { SplitByCharacter(text.At(piece), is_match, spans); });
+  CutPieces(text, behavior, false, [&](const PieceRange& piece, Spans& spans) {
+    SplitByCharacter(text.At(piece), is_match, spans);
+  });
 }
 
 // Rewrites every piece with rewrite(index, piece, out).
@@ -156,12 +162,14 @@ void RewritePieces(PreTokenized& text, const Rewrite& rewrite) {
 }
 
 void ApplyMetaspace(const PreTokenizerStep& spec, bool at_start, PreTokenized& text) {
-  const std::string_view mark = spec.pattern.empty() ? std::string_view("\xE2\x96\x81") : spec.pattern;
+  const std::string_view mark =
+      spec.pattern.empty() ? std::string_view("\xE2\x96\x81") : spec.pattern;
   // Only the piece at offset 0 of the input is the first one.
   const bool starts_at_zero = at_start && !text.pieces.empty() && text.pieces.front().begin == 0;
   RewritePieces(text, [&](size_t index, std::string_view piece, std::string& out) {
-    const bool prepend = spec.prepend_scheme == PreTokenizerStep::Prepend::kAlways ||
-                         (spec.prepend_scheme == PreTokenizerStep::Prepend::kFirst && index == 0 && starts_at_zero);
+    const bool prepend =
+        spec.prepend_scheme == PreTokenizerStep::Prepend::kAlways ||
+        (spec.prepend_scheme == PreTokenizerStep::Prepend::kFirst && index == 0 && starts_at_zero);
     if (prepend && !piece.starts_with(' ') && !piece.starts_with(mark)) out += mark;
     for (const char c : piece) {
       if (c == ' ') {
@@ -173,7 +181,9 @@ void ApplyMetaspace(const PreTokenizerStep& spec, bool at_start, PreTokenized& t
   });
   if (spec.split) {
     CutPieces(text, SplitBehavior::kMergedWithNext, false,
-              [&](const PieceRange& piece, Spans& spans) { SplitByLiteral(text.At(piece), mark, spans); });
+              [&](const PieceRange& piece, Spans& spans) {
+                SplitByLiteral(text.At(piece), mark, spans);
+              });
   }
 }
 
@@ -191,7 +201,8 @@ Result<PreTokenizer> PreTokenizer::Create(const std::vector<PreTokenizerStep>& s
     if (!pattern.empty()) {
       auto regex = Regex::Compile(pattern);
       if (!regex) {
-        return Err(ErrorCode::kInvalidFile, "pre_tokenizer step {}: bad pattern: {}", i, regex.error().message);
+        return Err(ErrorCode::kInvalidFile, "pre_tokenizer step {}: bad pattern: {}", i,
+                   regex.error().message);
       }
       step.regex = std::move(*regex);
     }
@@ -222,13 +233,23 @@ void PreTokenizer::Apply(bool at_start, PreTokenized& text) const {
         }
         if (step.regex) CutByRegex(text, *step.regex, SplitBehavior::kIsolated, false);
         break;
-      case Kind::kMetaspace: ApplyMetaspace(spec, at_start, text); break;
-      case Kind::kDigits:
-        CutByCharacter(text, spec.individual_digits ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, IsNumeric);
+      case Kind::kMetaspace:
+        ApplyMetaspace(spec, at_start, text);
         break;
-      case Kind::kPunctuation: CutByCharacter(text, spec.behavior, IsAnyPunctuation); break;
-      case Kind::kWhitespace: CutByRegex(text, *step.regex, SplitBehavior::kRemoved, true); break;
-      case Kind::kWhitespaceSplit: CutByCharacter(text, SplitBehavior::kRemoved, IsWhitespace); break;
+      case Kind::kDigits:
+        CutByCharacter(
+            text, spec.individual_digits ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+            IsNumeric);
+        break;
+      case Kind::kPunctuation:
+        CutByCharacter(text, spec.behavior, IsAnyPunctuation);
+        break;
+      case Kind::kWhitespace:
+        CutByRegex(text, *step.regex, SplitBehavior::kRemoved, true);
+        break;
+      case Kind::kWhitespaceSplit:
+        CutByCharacter(text, SplitBehavior::kRemoved, IsWhitespace);
+        break;
       case Kind::kBert:
         CutByCharacter(text, SplitBehavior::kRemoved, IsWhitespace);
         CutByCharacter(text, SplitBehavior::kIsolated, IsAnyPunctuation);

@@ -1,7 +1,7 @@
 // PreTokenizer: cuts a normalised text into the pieces that the model encodes one by one.
 //
-// The steps are those of the tokenizer file, in order; each sees the pieces of the one before as texts of
-// their own. Neighbours: regex.h runs the patterns, tokenizer.cc the pieces.
+// The steps are those of the tokenizer file, in order; each sees the pieces of the one before as
+// texts of their own. Neighbours: regex.h runs the patterns, tokenizer.cc the pieces.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,9 @@ class PreTokenized {
   PreTokenized& operator=(const PreTokenized&) = delete;
 
   std::string_view text() const { return view_; }
-  std::string_view At(const PieceRange& piece) const { return view_.substr(piece.begin, piece.end - piece.begin); }
+  std::string_view At(const PieceRange& piece) const {
+    return view_.substr(piece.begin, piece.end - piece.begin);
+  }
   void Replace(std::string text) {
     owned_ = std::move(text);
     view_ = owned_;

@@ -1,7 +1,7 @@
 // Regex: the split patterns of tokenizer files, which are written for Oniguruma, run by PCRE2.
 //
-// Regex::Compile translates what the two spell differently; Subject prepares a text once for any number of
-// searches. Neighbours: pretokenize.h and normalizer.h use it.
+// Regex::Compile translates what the two spell differently; Subject prepares a text once for any
+// number of searches. Neighbours: pretokenize.h and normalizer.h use it.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace lucid {
 
-// A copy of the text in which each invalid byte is a control character, and each character that PCRE2's
-// older Unicode tables do not class as Oniguruma does is one of the same class and length. Offsets are
-// those of the text.
+// A copy of the text in which each invalid byte is a control character, and each character that
+// PCRE2's older Unicode tables do not class as Oniguruma does is one of the same class and length.
+// Offsets are those of the text.
 class Subject {
  public:
   explicit Subject(std::string_view text);
@@ -35,8 +35,8 @@ class Regex {
   // kInvalidFile with PCRE2's reason if the pattern is not valid. Linear in the pattern.
   static Result<Regex> Compile(std::string_view pattern);
 
-  // Calls found(Match) for every match in subject[begin, end), in order, where that part is seen as a whole
-  // text. A search that exceeds its bounded work ends the list.
+  // Calls found(Match) for every match in subject[begin, end), in order, where that part is seen as
+  // a whole text. A search that exceeds its bounded work ends the list.
   class Matcher;
 
   Regex(Regex&&) noexcept;

@@ -1,7 +1,7 @@
 // OnigurumaToPcre: the spelling differences between the two, rewritten. Declared in regex.h.
 //
-// Known differences: `\h` is a hex digit, `\w` is wider, `\uHHHH`, `{n,m}+` repeats instead of being
-// possessive, property names of scripts, and nested or intersected classes.
+// Known differences: `\h` is a hex digit, `\w` is wider, `\uHHHH`, `{n,m}+` repeats instead of
+// being possessive, property names of scripts, and nested or intersected classes.
 #include <array>
 #include <optional>
 #include <string>
@@ -14,14 +14,25 @@
 namespace lucid {
 namespace {
 
-// The members of `\w` in Oniguruma's Unicode syntax: Alphabetic, marks, decimal numbers, connectors.
+// The members of `\w` in Oniguruma's Unicode syntax: Alphabetic, marks, decimal numbers,
+// connectors.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 constexpr int kMaxClassDepth = 16;
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kLongNames = {{
-    {"Letter", "L"}, {"Mark", "M"}, {"Number", "N"}, {"Punctuation", "P"}, {"Symbol", "S"}, {"Separator", "Z"},
-    {"Other", "C"}, {"Punct", "P"}, {"Digit", "Nd"}, {"Lower", "Ll"}, {"Upper", "Lu"}, {"Alpha", "Alphabetic"},
+    {"Letter", "L"},
+    {"Mark", "M"},
+    {"Number", "N"},
+    {"Punctuation", "P"},
+    {"Symbol", "S"},
+    {"Separator", "Z"},
+    {"Other", "C"},
+    {"Punct", "P"},
+    {"Digit", "Nd"},
+    {"Lower", "Ll"},
+    {"Upper", "Lu"},
+    {"Alpha", "Alphabetic"},
 }};
 
 class Translator {
@@ -111,7 +122,9 @@ class Translator {
       }
     }
     size_t length = 2;  // the backslash and one whole character
-    while (at_ + length < in_.size() && (static_cast<unsigned char>(in_[at_ + length]) & 0xC0) == 0x80) ++length;
+    while (at_ + length < in_.size() &&
+           (static_cast<unsigned char>(in_[at_ + length]) & 0xC0) == 0x80)
+      ++length;
     std::string copy(in_.substr(at_, length));
     at_ = std::min(in_.size(), at_ + length);
     return copy;
@@ -126,7 +139,8 @@ class Translator {
     for (const auto& [long_name, short_name] : kLongNames) {
       if (name == long_name) return negation + std::string(short_name);
     }
-    const bool plain = name.size() <= 2 || name == "Any" || name == "Alphabetic" || name.find_first_of(":=") != name.npos;
+    const bool plain = name.size() <= 2 || name == "Any" || name == "Alphabetic" ||
+                       name.find_first_of(":=") != name.npos;
     return negation + (plain ? "" : "sc:") + std::string(name);
   }
 
@@ -200,12 +214,14 @@ class Translator {
   std::string_view in_;
   size_t at_ = 0;
   std::string out_;
-  size_t atom_ = 0;               // where the last atom starts in out_
-  std::vector<size_t> groups_;    // where the open groups start in out_
+  size_t atom_ = 0;             // where the last atom starts in out_
+  std::vector<size_t> groups_;  // where the open groups start in out_
 };
 
 }  // namespace
 
-std::string OnigurumaToPcre(std::string_view pattern) { return Translator(pattern).Run(); }
+std::string OnigurumaToPcre(std::string_view pattern) {
+  return Translator(pattern).Run();
+}
 
 }  // namespace lucid

@@ -13,7 +13,8 @@ SpmModel::SpmModel(const ModelVocab& vocab) : vocab_(vocab), rank_(vocab.spec().
   const std::vector<float>& scores = vocab.spec().scores;
   std::vector<uint32_t> order(rank_.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
   uint32_t rank = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i > 0 && scores[order[i]] < scores[order[i - 1]]) ++rank;

@@ -1,5 +1,5 @@
-// SentencePiece BPE: any two neighbours whose text is a piece may be merged, best score first; what is no
-// piece falls back to bytes. Kudo and Richardson 2018.
+// SentencePiece BPE: any two neighbours whose text is a piece may be merged, best score first; what
+// is no piece falls back to bytes. Kudo and Richardson 2018.
 #pragma once
 
 #include "text/word_model.h"

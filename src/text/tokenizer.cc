@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // "▁"
 
-// A text without any added token is encoded in parts of at most this many bytes, so that positions fit 32
-// bits and scratch memory has a bound. No prompt comes near it.
+// A text without any added token is encoded in parts of at most this many bytes, so that positions
+// fit 32 bits and scratch memory has a bound. No prompt comes near it.
 constexpr size_t kMaxPart = size_t{256} << 20;
 
-// The ids of words already encoded in the same call. A slot points at the word's first place in the text and
-// at the ids it got in the output, so nothing is copied.
+// The ids of words already encoded in the same call. A slot points at the word's first place in the
+// text and at the ids it got in the output, so nothing is copied.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
@@ -37,12 +37,15 @@ class WordCache {
     if (slot.word != word) return false;
     const size_t at = out.size();
     out.resize(at + slot.count);
-    std::copy_n(out.begin() + static_cast<ptrdiff_t>(slot.begin), slot.count, out.begin() + static_cast<ptrdiff_t>(at));
+    std::copy_n(out.begin() + static_cast<ptrdiff_t>(slot.begin), slot.count,
+                out.begin() + static_cast<ptrdiff_t>(at));
     return true;
   }
 
   // Remembers that the word last asked for became out[begin, end).
-  void Keep(std::string_view word, size_t begin, size_t end) { slots_[hash_ % kSlots] = {word, begin, end - begin}; }
+  void Keep(std::string_view word, size_t begin, size_t end) {
+    slots_[hash_ % kSlots] = {word, begin, end - begin};
+  }
 
  private:
   static constexpr size_t kSlots = 8192;
@@ -74,14 +77,17 @@ class PieceBytesTable {
 
  private:
   static int HexDigit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
   }
 
   void Append(const VocabSpec& spec, TokenId id, bool raw) {
     const std::string& piece = spec.tokens[static_cast<size_t>(id)];
     const TokenKind kind = spec.kinds[static_cast<size_t>(id)];
-    if (kind == TokenKind::kByte && piece.size() == 6 && piece.starts_with("<0x") && HexDigit(piece[3]) >= 0 &&
-        HexDigit(piece[4]) >= 0) {
+    if (kind == TokenKind::kByte && piece.size() == 6 && piece.starts_with("<0x") &&
+        HexDigit(piece[3]) >= 0 && HexDigit(piece[4]) >= 0) {
       bytes_.push_back(static_cast<char>(HexDigit(piece[3]) * 16 + HexDigit(piece[4])));
     } else if (raw || kind == TokenKind::kControl) {
       AppendWord(spec, piece, /*may_follow_space=*/spec.decoder.word_piece);
@@ -116,10 +122,12 @@ class PieceBytesTable {
   // What the WordPiece decoder of `tokenizers` does to each piece.
   static void CleanUp(std::string& word) {
     constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-        {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
-        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+        {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (const auto& [from, to] : kRules) {
-      for (size_t at = word.find(from); at != std::string::npos; at = word.find(from, at + to.size())) {
+      for (size_t at = word.find(from); at != std::string::npos;
+           at = word.find(from, at + to.size())) {
         word.replace(at, from.size(), to);
       }
     }
@@ -129,11 +137,12 @@ class PieceBytesTable {
   std::vector<size_t> ends_;
 };
 
-// True if no ordinary entry holds "▁" after another character. Then nothing merges across the beginning of
-// a word, and words can be encoded one by one: faster, and equal words only once.
+// True if no ordinary entry holds "▁" after another character. Then nothing merges across the
+// beginning of a word, and words can be encoded one by one: faster, and equal words only once.
 bool WordsAreIndependent(const ModelVocab& vocab) {
   const VocabSpec& spec = vocab.spec();
-  const bool merging = spec.model == TokenModel::kSpmBpe || (spec.model == TokenModel::kBpe && !spec.byte_level);
+  const bool merging =
+      spec.model == TokenModel::kSpmBpe || (spec.model == TokenModel::kBpe && !spec.byte_level);
   if (!merging || !spec.pre_tokenizer.empty() || spec.ignore_merges) return false;
   if (!spec.continuing_subword_prefix.empty() || !spec.end_of_word_suffix.empty()) return false;
   if (vocab.FindOrdinary(kMetaspace) < 0) return false;
@@ -154,12 +163,14 @@ void SplitAtMetaspace(PreTokenized& text) {
   for (size_t at = 0; at < view.size();) {
     size_t found = view.find(kMetaspace, at);
     if (found == std::string_view::npos) break;
-    if (found > begin) text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(found)});
+    if (found > begin)
+      text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(found)});
     begin = found;
     while (view.substr(found).starts_with(kMetaspace)) found += kMetaspace.size();
     at = found;
   }
-  if (begin < view.size()) text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(view.size())});
+  if (begin < view.size())
+    text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(view.size())});
 }
 
 class TokenizerImpl final : public Tokenizer {
@@ -177,9 +188,15 @@ class TokenizerImpl final : public Tokenizer {
         LUCID_ASSIGN_OR_RETURN(model_, BpeModel::Create(vocab_));
         return {};
       }
-      case TokenModel::kSpmBpe: model_ = std::make_unique<SpmModel>(vocab_); return {};
-      case TokenModel::kUnigram: model_ = std::make_unique<UnigramModel>(vocab_); return {};
-      case TokenModel::kWordPiece: model_ = std::make_unique<WordPieceModel>(vocab_); return {};
+      case TokenModel::kSpmBpe:
+        model_ = std::make_unique<SpmModel>(vocab_);
+        return {};
+      case TokenModel::kUnigram:
+        model_ = std::make_unique<UnigramModel>(vocab_);
+        return {};
+      case TokenModel::kWordPiece:
+        model_ = std::make_unique<WordPieceModel>(vocab_);
+        return {};
     }
     return {};
   }
@@ -187,7 +204,8 @@ class TokenizerImpl final : public Tokenizer {
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<TokenId> out;
     if (options.add_special) out = spec_.prefix_ids;
-    for (const AddedSpan& span : raw_added_->Split(text, options.added_tokens, options.plain_starts)) {
+    for (const AddedSpan& span :
+         raw_added_->Split(text, options.added_tokens, options.plain_starts)) {
       if (span.id >= 0) {
         out.push_back(span.id);
         continue;
@@ -195,7 +213,8 @@ class TokenizerImpl final : public Tokenizer {
       const std::string_view part = text.substr(span.begin, span.end - span.begin);
       EncodeText(part, span.begin == 0, options, out);
     }
-    if (options.add_special) out.insert(out.end(), spec_.suffix_ids.begin(), spec_.suffix_ids.end());
+    if (options.add_special)
+      out.insert(out.end(), spec_.suffix_ids.begin(), spec_.suffix_ids.end());
     return out;
   }
 
@@ -203,16 +222,19 @@ class TokenizerImpl final : public Tokenizer {
     std::string out;
     bool at_start = true;
     for (const TokenId id : ids) {
-      if (skip_special && Kind(id) == TokenKind::kControl) continue;
+      if (skip_special && IsSpecial(id)) continue;
       std::string_view bytes = PieceBytes(id);
-      if (at_start && spec_.decoder.strip_leading_space && bytes.starts_with(' ')) bytes.remove_prefix(1);
+      if (at_start && spec_.decoder.strip_leading_space && bytes.starts_with(' '))
+        bytes.remove_prefix(1);
       at_start = at_start && PieceBytes(id).empty();
       out += bytes;
     }
     return out;
   }
 
-  std::string_view PieceBytes(TokenId id) const override { return InRange(id) ? bytes_.At(static_cast<size_t>(id)) : ""; }
+  std::string_view PieceBytes(TokenId id) const override {
+    return InRange(id) ? bytes_.At(static_cast<size_t>(id)) : "";
+  }
   std::string_view PieceText(TokenId id) const override {
     return InRange(id) ? std::string_view(spec_.tokens[static_cast<size_t>(id)]) : "";
   }
@@ -223,10 +245,13 @@ class TokenizerImpl final : public Tokenizer {
   const VocabSpec& spec() const override { return spec_; }
 
  private:
-  bool InRange(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < spec_.tokens.size(); }
+  bool InRange(TokenId id) const {
+    return id >= 0 && static_cast<size_t>(id) < spec_.tokens.size();
+  }
 
   // A text between added tokens.
-  void EncodeText(std::string_view text, bool at_start, const EncodeOptions& options, std::vector<TokenId>& out) const {
+  void EncodeText(std::string_view text, bool at_start, const EncodeOptions& options,
+                  std::vector<TokenId>& out) const {
     std::string owned;
     if (!normalizer_->empty()) {
       owned = normalizer_->Apply(text);
@@ -237,7 +262,8 @@ class TokenizerImpl final : public Tokenizer {
       if (span.id >= 0) {
         out.push_back(span.id);
       } else {
-        EncodeNormalized(text.substr(span.begin, span.end - span.begin), at_start && span.begin == 0, out);
+        EncodeNormalized(text.substr(span.begin, span.end - span.begin),
+                         at_start && span.begin == 0, out);
       }
     }
   }
@@ -285,7 +311,8 @@ class TokenizerImpl final : public Tokenizer {
 Status CheckSpec(const VocabSpec& spec) {
   const size_t n = spec.tokens.size();
   if (n == 0) return Err(ErrorCode::kInvalidFile, "the vocabulary is empty");
-  if (n > static_cast<size_t>(INT32_MAX)) return Err(ErrorCode::kInvalidFile, "the vocabulary has {} entries", n);
+  if (n > static_cast<size_t>(INT32_MAX))
+    return Err(ErrorCode::kInvalidFile, "the vocabulary has {} entries", n);
   if (spec.kinds.size() != n) {
     return Err(ErrorCode::kInvalidFile, "{} token types for {} tokens", spec.kinds.size(), n);
   }
@@ -294,11 +321,13 @@ Status CheckSpec(const VocabSpec& spec) {
     return Err(ErrorCode::kInvalidFile, "{} scores for {} tokens", spec.scores.size(), n);
   }
   for (size_t i = 0; i < spec.scores.size(); ++i) {
-    if (std::isnan(spec.scores[i])) return Err(ErrorCode::kInvalidFile, "the score of token {} is not a number", i);
+    if (std::isnan(spec.scores[i]))
+      return Err(ErrorCode::kInvalidFile, "the score of token {} is not a number", i);
   }
   const auto check = [&](const char* what, TokenId id, TokenId lowest) -> Status {
     if (id < lowest || id >= static_cast<int64_t>(n)) {
-      return Err(ErrorCode::kInvalidFile, "{} {} is not in the vocabulary of {} tokens", what, id, n);
+      return Err(ErrorCode::kInvalidFile, "{} {} is not in the vocabulary of {} tokens", what, id,
+                 n);
     }
     return {};
   };
@@ -308,7 +337,8 @@ Status CheckSpec(const VocabSpec& spec) {
   LUCID_RETURN_IF_ERROR(check("padding id", spec.pad_id, -1));
   LUCID_RETURN_IF_ERROR(check("separator id", spec.sep_id, -1));
   LUCID_RETURN_IF_ERROR(check("class id", spec.cls_id, -1));
-  for (const AddedToken& token : spec.added) LUCID_RETURN_IF_ERROR(check("added token", token.id, 0));
+  for (const AddedToken& token : spec.added)
+    LUCID_RETURN_IF_ERROR(check("added token", token.id, 0));
   for (const TokenId id : spec.eog_ids) LUCID_RETURN_IF_ERROR(check("end-of-generation id", id, 0));
   for (const TokenId id : spec.prefix_ids) LUCID_RETURN_IF_ERROR(check("prefix id", id, 0));
   for (const TokenId id : spec.suffix_ids) LUCID_RETURN_IF_ERROR(check("suffix id", id, 0));
@@ -316,6 +346,11 @@ Status CheckSpec(const VocabSpec& spec) {
 }
 
 }  // namespace
+
+bool Tokenizer::IsSpecial(TokenId id) const {
+  const TokenKind kind = Kind(id);
+  return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
+}
 
 bool Tokenizer::IsEndOfGeneration(TokenId id) const {
   const std::vector<TokenId>& ids = spec().eog_ids;

@@ -39,7 +39,8 @@ class Tokenizer {
   // Invalid UTF-8 is encoded too (as bytes where the vocabulary can, as U+FFFD where it cannot).
   virtual std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
-  // The text of a whole list. Ids out of range add nothing. `skip_special` leaves out control tokens.
+  // The text of a whole list. Ids out of range add nothing. `skip_special` leaves out control tokens and the
+  // unknown token.
   virtual std::string Decode(std::span<const TokenId> ids, bool skip_special = false) const = 0;
 
   // The bytes that `id` stands for inside a text (a lone part of a character stays a part).
@@ -52,6 +53,7 @@ class Tokenizer {
   // The id of the entry spelled exactly `piece`, or -1.
   virtual TokenId Find(std::string_view piece) const = 0;
   bool IsEndOfGeneration(TokenId id) const;
+  bool IsSpecial(TokenId id) const;  // a control token or the unknown token: adds no text for a reader
 
   int n_tokens() const { return static_cast<int>(spec().tokens.size()); }
   virtual const VocabSpec& spec() const = 0;

@@ -6,9 +6,13 @@
 
 namespace lucid {
 
-Trie::Trie() : values_{kNone} { first_.fill(kNone); }
+Trie::Trie() : values_{kNone} {
+  first_.fill(kNone);
+}
 
-void Trie::Reserve(size_t bytes) { Grow(bytes); }
+void Trie::Reserve(size_t bytes) {
+  Grow(bytes);
+}
 
 size_t Trie::Slot(uint64_t key) const {
   uint64_t hash = key * 0x9E3779B97F4A7C15ULL;

@@ -1,6 +1,8 @@
-// Trie: all prefixes of a text that are in a set of byte strings. Used by unigram.h and added_tokens.h.
+// Trie: all prefixes of a text that are in a set of byte strings. Used by unigram.h and
+// added_tokens.h.
 //
-// One hash table of (node, byte) -> node; memory is proportional to the total length of the strings.
+// One hash table of (node, byte) -> node; memory is proportional to the total length of the
+// strings.
 #pragma once
 
 #include <array>
@@ -17,7 +19,8 @@ class Trie {
   Trie();
   // Room for `bytes` bytes of keys in all, so that building does not rehash.
   void Reserve(size_t bytes);
-  // Maps `key` to `value` (>= 0). A key that is there already keeps its value. An empty key is ignored.
+  // Maps `key` to `value` (>= 0). A key that is there already keeps its value. An empty key is
+  // ignored.
   void Insert(std::string_view key, int32_t value);
   bool empty() const { return values_.size() == 1; }
 

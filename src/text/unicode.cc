@@ -10,18 +10,22 @@
 namespace lucid {
 namespace {
 
-utf8proc_category_t Category(int32_t code) { return utf8proc_category(code); }
+utf8proc_category_t Category(int32_t code) {
+  return utf8proc_category(code);
+}
 
 struct CodeRange {
   int32_t first, last;
 };
 
-// Marks and characters with decompositions that came after Unicode 9.0. The `tokenizers` library normalises
-// by the tables of 9.0, and with it the texts that models were trained on: to it these are plain characters.
+// Marks and characters with decompositions that came after Unicode 9.0. The `tokenizers` library
+// normalises by the tables of 9.0, and with it the texts that models were trained on: to it these
+// are plain characters.
 constexpr CodeRange kNewerThanNormalization[] = {
-    {0x7FD, 0x7FD}, {0x898, 0x89F}, {0x8CA, 0x8D3}, {0x9FE, 0x9FE}, {0xC3C, 0xC3C}, {0xD3B, 0xD3C},
-    {0xEBA, 0xEBA}, {0x1715, 0x1715}, {0x1ABF, 0x1ACE}, {0x1DF6, 0x1DFA}, {0x32FF, 0x32FF},
-    {0xA7F2, 0xA7F4}, {0xA82C, 0xA82C}, {0xAB69, 0xAB69}, {0x10781, 0x10785}, {0x10787, 0x107B0},
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+    {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
+    {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},
+    {0xA82C, 0xA82C},   {0xAB69, 0xAB69},   {0x10781, 0x10785}, {0x10787, 0x107B0},
     {0x107B2, 0x107BA}, {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF},
     {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B},
     {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x11938, 0x11938},
@@ -39,20 +43,23 @@ struct CaseRange {
 
 // Upper case letters of Unicode 16 and 17, which utf8proc 2.8 (15.0) does not know.
 constexpr CaseRange kNewerCases[] = {
-    {0x1C89, 0x1C89, 0x1C8A}, {0xA7CB, 0xA7CB, 0x264}, {0xA7CC, 0xA7CC, 0xA7CD},
-    {0xA7CE, 0xA7CE, 0xA7CF}, {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
-    {0xA7DA, 0xA7DA, 0xA7DB}, {0xA7DC, 0xA7DC, 0x19B}, {0x10D50, 0x10D65, 0x10D70},
+    {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},  {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF},    {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
+    {0xA7DA, 0xA7DA, 0xA7DB},    {0xA7DC, 0xA7DC, 0x19B},  {0x10D50, 0x10D65, 0x10D70},
     {0x16EA0, 0x16EB8, 0x16EBB},
 };
 
 bool IsNewerThanNormalization(int32_t code) {
   if (code < kNewerThanNormalization[0].first) return false;
-  const auto* row = std::upper_bound(std::begin(kNewerThanNormalization), std::end(kNewerThanNormalization), code,
-                                     [](int32_t c, const CodeRange& r) { return c < r.first; });
+  const auto* row =
+      std::upper_bound(std::begin(kNewerThanNormalization), std::end(kNewerThanNormalization), code,
+                       [](int32_t c, const CodeRange& r) { return c < r.first; });
   return code <= (row - 1)->last;
 }
 
-int32_t AsciiLower(int32_t code) { return code >= 'A' && code <= 'Z' ? code + 32 : code; }
+int32_t AsciiLower(int32_t code) {
+  return code >= 'A' && code <= 'Z' ? code + 32 : code;
+}
 
 int32_t Lower(int32_t code) {
   for (const CaseRange& row : kNewerCases) {
@@ -61,11 +68,14 @@ int32_t Lower(int32_t code) {
   return utf8proc_tolower(code);
 }
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+bool IsContinuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
 
 // Text below U+0300 holds no marks and nothing that composes: it is its own NFC.
 bool IsTriviallyNfc(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
 }
 
 // Appends the full decomposition of `code`. Marks are put in order later.
@@ -80,7 +90,9 @@ void Decompose(int32_t code, utf8proc_option_t options, std::vector<int32_t>& ou
   out.insert(out.end(), buffer.begin(), buffer.begin() + n);
 }
 
-int CombiningClass(int32_t code) { return utf8proc_get_property(code)->combining_class; }
+int CombiningClass(int32_t code) {
+  return utf8proc_get_property(code)->combining_class;
+}
 
 // Canonical ordering. utf8proc's own is quadratic in a run of marks, so it is not used.
 void OrderMarks(std::vector<int32_t>& codes) {
@@ -92,7 +104,8 @@ void OrderMarks(std::vector<int32_t>& codes) {
     size_t end = i + 1;
     while (end < codes.size() && CombiningClass(codes[end]) != 0) ++end;
     if (end - i > 1) {
-      std::stable_sort(codes.begin() + static_cast<ptrdiff_t>(i), codes.begin() + static_cast<ptrdiff_t>(end),
+      std::stable_sort(codes.begin() + static_cast<ptrdiff_t>(i),
+                       codes.begin() + static_cast<ptrdiff_t>(end),
                        [](int32_t a, int32_t b) { return CombiningClass(a) < CombiningClass(b); });
     }
     i = end;
@@ -115,7 +128,9 @@ void FlushNormalized(std::vector<int32_t>& codes, bool compose, std::string& out
 }  // namespace
 
 Utf8Char DecodeUtf8(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[at + i])); };
+  const auto byte = [&](size_t i) {
+    return static_cast<uint32_t>(static_cast<unsigned char>(text[at + i]));
+  };
   const uint32_t lead = byte(0);
   if (lead < 0x80) return {static_cast<int32_t>(lead), 1};
   const size_t left = text.size() - at;
@@ -160,7 +175,10 @@ size_t IncompleteTail(std::string_view text) {
     const size_t at = text.size() - back;
     if (IsContinuation(text[at])) continue;
     const auto lead = static_cast<unsigned char>(text[at]);
-    const size_t need = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 1;
+    const size_t need = lead >= 0xF0 && lead <= 0xF4  ? 4
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                                                      : 1;
     if (need <= back) return 0;
     if (back == 1) return 1;
     // The second byte decides whether the start can still become a character.
@@ -173,7 +191,8 @@ size_t IncompleteTail(std::string_view text) {
 }
 
 bool IsAscii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 bool IsWhitespace(int32_t code) {
@@ -201,7 +220,9 @@ bool IsMark(int32_t code) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
-bool IsNonspacingMark(int32_t code) { return code >= 0 && Category(code) == UTF8PROC_CATEGORY_MN; }
+bool IsNonspacingMark(int32_t code) {
+  return code >= 0 && Category(code) == UTF8PROC_CATEGORY_MN;
+}
 
 bool IsGraphemeBreak(int32_t before, int32_t after, int32_t* state) {
   if (before < 0 || after < 0) return true;
@@ -211,8 +232,10 @@ bool IsGraphemeBreak(int32_t before, int32_t after, int32_t* state) {
 bool IsWordChar(int32_t code) {
   if (code < 0) return false;
   const auto category = Category(code);
-  if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;  // L*, M*, Nd, Nl
-  // Other_Alphabetic that is not a mark: circled and squared Latin letters. Join_Control: ZWNJ, ZWJ.
+  if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL)
+    return true;  // L*, M*, Nd, Nl
+  // Other_Alphabetic that is not a mark: circled and squared Latin letters. Join_Control: ZWNJ,
+  // ZWJ.
   return category == UTF8PROC_CATEGORY_PC || (code >= 0x24B6 && code <= 0x24E9) ||
          (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
          (code >= 0x1F170 && code <= 0x1F189) || code == 0x200C || code == 0x200D;

@@ -33,7 +33,8 @@ UnigramModel::UnigramModel(const ModelVocab& vocab) : vocab_(vocab) {
   unknown_score_ = lowest - kUnknownPenalty;
   trie_.Reserve(std::min<size_t>(bytes, spec.tokens.size() * 4));
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (vocab.IsOrdinary(static_cast<TokenId>(id))) trie_.Insert(spec.tokens[id], static_cast<int32_t>(id));
+    if (vocab.IsOrdinary(static_cast<TokenId>(id)))
+      trie_.Insert(spec.tokens[id], static_cast<int32_t>(id));
   }
 }
 
@@ -41,7 +42,8 @@ void UnigramModel::Encode(std::string_view word, std::vector<TokenId>& out) cons
   const size_t n = word.size();
   std::vector<Best> best(n + 1);
   const auto offer = [&](size_t begin, size_t end, TokenId id, double score) {
-    if (best[end].begin < 0 || score > best[end].score) best[end] = {score, id, static_cast<int64_t>(begin)};
+    if (best[end].begin < 0 || score > best[end].score)
+      best[end] = {score, id, static_cast<int64_t>(begin)};
   };
   for (size_t at = 0; at < n;) {
     const Utf8Char c = DecodeUtf8(word, at);
@@ -53,7 +55,8 @@ void UnigramModel::Encode(std::string_view word, std::vector<TokenId>& out) cons
       if (node == Trie::kNone) break;
       const int32_t id = trie_.Value(node);
       if (id == Trie::kNone) continue;
-      offer(at, end, id, so_far + static_cast<double>(vocab_.spec().scores[static_cast<size_t>(id)]));
+      offer(at, end, id,
+            so_far + static_cast<double>(vocab_.spec().scores[static_cast<size_t>(id)]));
       has_single = has_single || end - at == c.length;
     }
     if (!has_single) offer(at, at + c.length, -1, so_far + unknown_score_);

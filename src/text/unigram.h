@@ -1,5 +1,5 @@
-// SentencePiece unigram: the segmentation with the highest sum of scores (Viterbi). Kudo 2018; ties and the
-// score of unknown characters as in the `tokenizers` library.
+// SentencePiece unigram: the segmentation with the highest sum of scores (Viterbi). Kudo 2018; ties
+// and the score of unknown characters as in the `tokenizers` library.
 #pragma once
 
 #include "text/trie.h"

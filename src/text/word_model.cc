@@ -4,7 +4,8 @@
 
 namespace lucid {
 
-ModelVocab::ModelVocab(const VocabSpec& spec) : spec_(spec), table_(spec.tokens), ordinary_(spec.tokens.size(), 1) {
+ModelVocab::ModelVocab(const VocabSpec& spec)
+    : spec_(spec), table_(spec.tokens), ordinary_(spec.tokens.size(), 1) {
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     const TokenKind kind = spec.kinds[id];
     const bool outside = id < spec.outside_model.size() && spec.outside_model[id] != 0;

@@ -19,7 +19,8 @@ class ModelVocab {
 
   const VocabSpec& spec() const { return spec_; }
   TokenId Find(std::string_view piece) const { return table_.Find(piece); }  // any entry
-  // An entry that ordinary text may become: neither a control token nor one only the added tokens name.
+  // An entry that ordinary text may become: neither a control token nor one only the added tokens
+  // name.
   TokenId FindOrdinary(std::string_view piece) const;
   bool IsOrdinary(TokenId id) const { return ordinary_[static_cast<size_t>(id)] != 0; }
   // The `<0xXX>` entry of a byte, or -1; all 256 are there or none counts.

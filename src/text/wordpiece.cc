@@ -24,7 +24,8 @@ void WordPieceModel::Encode(std::string_view word, std::vector<TokenId>& out) co
   size_t begin = 0;
   size_t first_char = 0;
   while (begin < word.size()) {
-    const std::string_view prefix = begin > 0 ? std::string_view(spec.continuing_subword_prefix) : std::string_view();
+    const std::string_view prefix =
+        begin > 0 ? std::string_view(spec.continuing_subword_prefix) : std::string_view();
     TokenId id = -1;
     // Nothing longer than the longest entry can be one, whatever the file allows as a word.
     size_t last = std::min(ends.size(), first_char + vocab_.max_length());

@@ -1,5 +1,5 @@
-// WordPiece: the longest piece first, from the left; a word that cannot be covered is unknown. Devlin et
-// al. 2018.
+// WordPiece: the longest piece first, from the left; a word that cannot be covered is unknown.
+// Devlin et al. 2018.
 #pragma once
 
 #include "text/word_model.h"

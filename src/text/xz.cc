@@ -39,9 +39,12 @@ Result<std::string> DecompressXz(std::span<const std::byte> bytes, size_t max_by
     if (used > max_bytes) break;
   }
   lzma_end(&stream);
-  if (used > max_bytes) return Err(ErrorCode::kCapacity, "it unpacks to more than {} bytes", max_bytes);
-  if (rc == LZMA_MEMLIMIT_ERROR) return Err(ErrorCode::kCapacity, "unpacking needs more than {} bytes of memory", kMemoryLimit);
-  if (rc != LZMA_STREAM_END) return Err(ErrorCode::kInvalidFile, "the xz data is damaged or cut off");
+  if (used > max_bytes)
+    return Err(ErrorCode::kCapacity, "it unpacks to more than {} bytes", max_bytes);
+  if (rc == LZMA_MEMLIMIT_ERROR)
+    return Err(ErrorCode::kCapacity, "unpacking needs more than {} bytes of memory", kMemoryLimit);
+  if (rc != LZMA_STREAM_END)
+    return Err(ErrorCode::kInvalidFile, "the xz data is damaged or cut off");
   out.resize(used);
   return out;
 }
