@@ -14,10 +14,6 @@ namespace {
 
 constexpr int kVectorsOf16 = 16 / kLanes;
 
-inline F SetHalf(const uint8_t* p) {
-  return Set(HalfToFloat(p));
-}
-
 // Hands on the vectors of 16 + 16 values that lie `stride` apart.
 template <typename Sink>
 [[gnu::always_inline]] inline void Emit16(const F* v, int offset, Sink&& sink) {
@@ -43,21 +39,14 @@ struct Q4_1 {
   static constexpr int kBytes = 20;
   template <typename Sink>
   [[gnu::always_inline]] static inline void Block(const uint8_t* p, Sink&& sink) {
-    const F d = SetHalf(p);
-    const F m = SetHalf(p + 2);
+    F d;
+    F m;
+    SetTwoHalves(p, &d, &m);
     const Nibbles n = AffineNibbles(p + 4, d, m, d, m);
     Emit16(n.low, 0, sink);
     Emit16(n.high, 16, sink);
   }
 };
-
-// d * (byte + bias) of 32 unsigned bytes, and d * byte + m.
-template <typename Sink>
-[[gnu::always_inline]] inline void EmitBytes(const uint8_t* q, int n, F d, F m, int offset,
-                                             Sink&& sink) {
-#pragma GCC unroll 8
-  for (int i = 0; i < n; i += kLanes) sink(offset + i, Fma(d, LoadU8(q + i), m));
-}
 
 struct Q5_0 {
   static constexpr int kBlock = 32;
@@ -66,10 +55,11 @@ struct Q5_0 {
   [[gnu::always_inline]] static inline void Block(const uint8_t* p, Sink&& sink) {
     uint32_t qh;
     memcpy(&qh, p + 2, sizeof(qh));
-    uint8_t q[kBlock];
-    Unpack5(p + 6, qh, q);
     const F d = SetHalf(p);
-    EmitBytes(q, kBlock, d, d * Set(-16.0f), 0, sink);
+    const F m = d * Set(-16.0f);
+    const Nibbles n = AffineFives(p + 6, qh & 0xffffu, qh >> 16, d, m, d, m);
+    Emit16(n.low, 0, sink);
+    Emit16(n.high, 16, sink);
   }
 };
 
@@ -80,9 +70,12 @@ struct Q5_1 {
   [[gnu::always_inline]] static inline void Block(const uint8_t* p, Sink&& sink) {
     uint32_t qh;
     memcpy(&qh, p + 4, sizeof(qh));
-    uint8_t q[kBlock];
-    Unpack5(p + 8, qh, q);
-    EmitBytes(q, kBlock, SetHalf(p), SetHalf(p + 2), 0, sink);
+    F d;
+    F m;
+    SetTwoHalves(p, &d, &m);
+    const Nibbles n = AffineFives(p + 8, qh & 0xffffu, qh >> 16, d, m, d, m);
+    Emit16(n.low, 0, sink);
+    Emit16(n.high, 16, sink);
   }
 };
 
@@ -149,16 +142,19 @@ struct Q5_K {
     const KScales s = UnpackKScales(p + 4);
     const uint8_t* qh = p + 16;
     for (int j = 0; j < 4; ++j) {
+      const F d_low = Set(d * s.scale[2 * j]);
+      const F m_low = Set(dmin * s.min[2 * j]);
+      const F d_high = Set(d * s.scale[2 * j + 1]);
+      const F m_high = Set(dmin * s.min[2 * j + 1]);
       const uint8_t* qs = p + 48 + 32 * j;
-      uint8_t q[64];
-      for (int l = 0; l < 32; ++l) {
-        q[l] = static_cast<uint8_t>((qs[l] & 0x0f) | (((qh[l] >> (2 * j)) & 1) << 4));
-        q[32 + l] = static_cast<uint8_t>((qs[l] >> 4) | (((qh[l] >> (2 * j + 1)) & 1) << 4));
-      }
-      for (int half = 0; half < 2; ++half) {
-        const int sub = 2 * j + half;
-        EmitBytes(q + 32 * half, 32, Set(d * s.scale[sub]), Set(dmin * s.min[sub]), 32 * sub, sink);
-      }
+      const Nibbles a = AffineFives(qs, BitOfBytes16(qh, 2 * j), BitOfBytes16(qh, 2 * j + 1), d_low,
+                                    m_low, d_high, m_high);
+      const Nibbles b = AffineFives(qs + 16, BitOfBytes16(qh + 16, 2 * j),
+                                    BitOfBytes16(qh + 16, 2 * j + 1), d_low, m_low, d_high, m_high);
+      Emit16(a.low, 64 * j, sink);
+      Emit16(b.low, 64 * j + 16, sink);
+      Emit16(a.high, 64 * j + 32, sink);
+      Emit16(b.high, 64 * j + 48, sink);
     }
   }
 };

@@ -103,6 +103,20 @@ inline F LoadU8(const uint8_t* p) {
 inline F LoadI8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadBytes8(p)));
 }
+inline F SetHalf(const uint8_t* p) {
+  int16_t half;
+  memcpy(&half, p, sizeof(half));
+  return _mm256_cvtph_ps(_mm_set1_epi16(half));
+}
+// One conversion for both: the pair is repeated over the register, then even and odd lanes are
+// doubled.
+inline void SetTwoHalves(const uint8_t* p, F* first, F* second) {
+  int32_t pair;
+  memcpy(&pair, p, sizeof(pair));
+  const F both = _mm256_cvtph_ps(_mm_set1_epi32(pair));
+  *first = _mm256_moveldup_ps(both);
+  *second = _mm256_movehdup_ps(both);
+}
 inline F LoadF16(const uint8_t* p) {
   return _mm256_cvtph_ps(LoadBytes16(p));
 }
@@ -125,6 +139,41 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
     const __m256i q = _mm256_cvtepu8_epi32(LoadBytes8(p + 8 * i));
     out.low[i] = Fma(d_low, _mm256_cvtepi32_ps(_mm256_and_si256(q, mask)), m_low);
     out.high[i] = Fma(d_high, _mm256_cvtepi32_ps(_mm256_srli_epi32(q, 4)), m_high);
+  }
+  return out;
+}
+
+// 0x10 in byte i where bit i of `bits` is set.
+inline __m128i FifthBits(uint32_t bits) {
+  const __m128i spread = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+  const __m128i select = _mm_setr_epi8(1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128);
+  const __m128i bytes = _mm_shuffle_epi8(_mm_cvtsi32_si128(static_cast<int>(bits)), spread);
+  const __m128i set = _mm_cmpeq_epi8(_mm_and_si128(bytes, select), select);
+  return _mm_and_si128(set, _mm_set1_epi8(0x10));
+}
+
+// out[i] = low nibble of qs[i] + 16 * bit i of low_bits, out[16 + i] = high nibble + 16 * bit i of
+// high_bits; i < 16.
+inline void Unpack5(const uint8_t* qs, uint32_t low_bits, uint32_t high_bits, uint8_t* out) {
+  const __m128i low_mask = _mm_set1_epi8(0x0f);
+  const __m128i q = LoadBytes16(qs);
+  const __m128i low = _mm_and_si128(q, low_mask);
+  const __m128i high = _mm_and_si128(_mm_srli_epi16(q, 4), low_mask);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_or_si128(low, FifthBits(low_bits)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), _mm_or_si128(high, FifthBits(high_bits)));
+}
+inline uint32_t BitOfBytes16(const uint8_t* p, int bit) {
+  const __m128i top = _mm_sll_epi16(LoadBytes16(p), _mm_cvtsi32_si128(7 - bit));
+  return static_cast<uint32_t>(_mm_movemask_epi8(top));
+}
+inline Nibbles AffineFives(const uint8_t* p, uint32_t low_bits, uint32_t high_bits, F d_low,
+                           F m_low, F d_high, F m_high) {
+  uint8_t q[32];
+  Unpack5(p, low_bits, high_bits, q);
+  Nibbles out;
+  for (int i = 0; i < 16 / kLanes; ++i) {
+    out.low[i] = Fma(d_low, LoadU8(q + i * kLanes), m_low);
+    out.high[i] = Fma(d_high, LoadU8(q + 16 + i * kLanes), m_high);
   }
   return out;
 }

@@ -107,6 +107,20 @@ inline F LoadU8(const uint8_t* p) {
 inline F LoadI8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(LoadBytes16(p)));
 }
+inline F SetHalf(const uint8_t* p) {
+  int16_t half;
+  memcpy(&half, p, sizeof(half));
+  return _mm512_cvtph_ps(_mm256_set1_epi16(half));
+}
+// One conversion for both: the pair is repeated over the register, then even and odd lanes are
+// doubled.
+inline void SetTwoHalves(const uint8_t* p, F* first, F* second) {
+  int32_t pair;
+  memcpy(&pair, p, sizeof(pair));
+  const F both = _mm512_cvtph_ps(_mm256_set1_epi32(pair));
+  *first = _mm512_moveldup_ps(both);
+  *second = _mm512_movehdup_ps(both);
+}
 inline F LoadF16(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -130,6 +144,24 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
   const __m512i q = _mm512_cvtepu8_epi32(LoadBytes16(p));
   return {{_mm512_permutexvar_ps(q, Fma(d_low, digits, m_low))},
           {_mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), Fma(d_high, digits, m_high))}};
+}
+
+inline uint32_t BitOfBytes16(const uint8_t* p, int bit) {
+  return _mm_test_epi8_mask(LoadBytes16(p), _mm_set1_epi8(static_cast<char>(1 << bit)));
+}
+// Two tables, for fifth bit 0 and 1.
+inline Nibbles AffineFives(const uint8_t* p, uint32_t low_bits, uint32_t high_bits, F d_low,
+                           F m_low, F d_high, F m_high) {
+  const F digits = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const F larger = digits + _mm512_set1_ps(16.0f);
+  const __m512i low = _mm512_cvtepu8_epi32(LoadBytes16(p));
+  const __m512i high = _mm512_srli_epi32(low, 4);
+  const F low_base = _mm512_permutexvar_ps(low, Fma(d_low, digits, m_low));
+  const F high_base = _mm512_permutexvar_ps(high, Fma(d_high, digits, m_high));
+  return {{_mm512_mask_permutexvar_ps(low_base, static_cast<__mmask16>(low_bits), low,
+                                      Fma(d_low, larger, m_low))},
+          {_mm512_mask_permutexvar_ps(high_base, static_cast<__mmask16>(high_bits), high,
+                                      Fma(d_high, larger, m_high))}};
 }
 
 }  // namespace

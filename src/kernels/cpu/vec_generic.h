@@ -158,6 +158,14 @@ inline uint16_t FloatToHalf(float x) {
   const uint32_t odd = (bits >> 13) & 1u;
   return static_cast<uint16_t>(sign | ((bits - (112u << 23) + 0xfffu + odd) >> 13));
 }
+// The binary16 at p in all lanes; the two at p and p + 2.
+inline F SetHalf(const uint8_t* p) {
+  return Set(HalfToFloat(p));
+}
+inline void SetTwoHalves(const uint8_t* p, F* first, F* second) {
+  *first = SetHalf(p);
+  *second = SetHalf(p + 2);
+}
 // kLanes binary16 values.
 inline F LoadF16(const uint8_t* p) {
   return F{HalfToFloat(p), HalfToFloat(p + 2), HalfToFloat(p + 4), HalfToFloat(p + 6)};
@@ -190,13 +198,34 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
   return out;
 }
 
-// out[i] = low nibble of qs[i] + 16 * bit i of qh, out[16 + i] = high nibble + 16 * bit 16 + i; i
-// < 16.
-inline void Unpack5(const uint8_t* qs, uint32_t qh, uint8_t* out) {
+// Bit `bit` of 16 bytes, byte i's as bit i.
+inline uint32_t BitOfBytes16(const uint8_t* p, int bit) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>((p[i] >> bit) & 1) << i;
+  return bits;
+}
+
+// out[i] = low nibble of qs[i] + 16 * bit i of low_bits, out[16 + i] = high nibble + 16 * bit i of
+// high_bits; i < 16.
+inline void Unpack5(const uint8_t* qs, uint32_t low_bits, uint32_t high_bits, uint8_t* out) {
   for (int i = 0; i < 16; ++i) {
-    out[i] = static_cast<uint8_t>((qs[i] & 0x0f) | (((qh >> i) & 1u) << 4));
-    out[16 + i] = static_cast<uint8_t>((qs[i] >> 4) | (((qh >> (16 + i)) & 1u) << 4));
+    out[i] = static_cast<uint8_t>((qs[i] & 0x0f) | (((low_bits >> i) & 1u) << 4));
+    out[16 + i] = static_cast<uint8_t>((qs[i] >> 4) | (((high_bits >> i) & 1u) << 4));
   }
+}
+
+// AffineNibbles of 5-bit values: the fifth bits of the low and high nibbles are bits 0 to 15 of two
+// words.
+inline Nibbles AffineFives(const uint8_t* p, uint32_t low_bits, uint32_t high_bits, F d_low,
+                           F m_low, F d_high, F m_high) {
+  uint8_t q[32];
+  Unpack5(p, low_bits, high_bits, q);
+  Nibbles out;
+  for (int i = 0; i < 16 / kLanes; ++i) {
+    out.low[i] = Fma(d_low, LoadU8(q + i * kLanes), m_low);
+    out.high[i] = Fma(d_high, LoadU8(q + 16 + i * kLanes), m_high);
+  }
+  return out;
 }
 
 }  // namespace
