@@ -34,7 +34,7 @@ std::vector<Setting> Table(ChatSettings& s) {
       {"min_p", &p.min_p,
        "keep tokens of at least this share of the best one's probability; 0: all"},
       {"typical_p", &p.typical_p, "keep locally typical tokens of this probability; 1: all"},
-      {"repeat_penalty", &p.repetition_penalty,
+      {"repetition_penalty", &p.repetition_penalty,
        "divide the logits of tokens that occurred; 1: off"},
       {"frequency_penalty", &p.frequency_penalty, "subtract this for each time a token occurred"},
       {"presence_penalty", &p.presence_penalty, "subtract this once a token occurred"},
@@ -58,7 +58,7 @@ std::string CanonicalName(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
       {"temp", "temperature"},
       {"typical", "typical_p"},
-      {"repetition_penalty", "repeat_penalty"},
+      {"repeat_penalty", "repetition_penalty"},
       {"s", "seed"},
       {"n_predict", "n"},
       {"max_tokens", "n"},
