@@ -11,6 +11,7 @@ The snippets and conversations are written here, so the files are the same on ev
 """
 
 import argparse
+import copy
 import datetime
 import json
 import pathlib
@@ -414,7 +415,7 @@ SNIPPETS = r"""
 {{ "42" | int }} {{ "4.7" | int }} {{ "x" | int }} {{ "x" | int(9) }} {{ "ff" | int(base=16) }} {{ "0x1f" | int(0, 16) }} {{ x | int }} {{ n | int }} {{ " 5 " | int }} {{ "1_0" | int }} {{ "1e3" | int }} {{ t | int }} {{ "2.5" | float }} {{ "x" | float }} {{ "x" | float(1.5) }} {{ i | float }} {{ "inf" | float }} {{ "1e-3" | float }}
 {{ 2.5 | round }} {{ 3.5 | round }} {{ 2.675 | round(2) }} {{ 1234.5 | round(-2) }} {{ 42 | round }} {{ 2.1 | round(method="ceil") }} {{ 2.19 | round(1, "floor") }} {{ 15 | round(-1) }} {{ 25 | round(-1) }} {{ neg | abs }} {{ -2.5 | abs }} {{ x | round | int }}
 {{ html | e }} {{ html | escape | e }} {{ html | safe }} {{ html | forceescape }} {{ (html | e) + "<i>" }} {{ "<i>" + (html | safe) }} {{ "<a>" ~ ("<b>" | safe) }} {{ html | striptags }} {{ "<b>" | safe is escaped }} {{ ("<b>" | safe) * 2 }} {{ ["<b>" | safe] }} {{ ("x" | safe).upper() is escaped }} {{ ("%s" | safe) % "<" }}
-{{ "a b/c?d=é&" | urlencode }} {{ {"a b": 1, "c": "é/"} | urlencode }} {{ [("a", 1)] | urlencode }} {{ 5 | urlencode }} {{ {"class": "x<y", "id": none, "n": 3} | xmlattr }} {{ 1000000 | filesizeformat }} {{ 1024 | filesizeformat(true) }} {{ 1 | filesizeformat }} {{ 999 | filesizeformat }} {{ [1, "a"] | pprint }}
+{{ "a b/c?d=é&" | urlencode }} {{ {"a b": 1, "c": "é/"} | urlencode }} {{ [("a", 1)] | urlencode }} {{ 5 | urlencode }} {{ {"class": "x<y", "id": none, "n": 3} | xmlattr }} {{ 1000000 | filesizeformat }} {{ 1024 | filesizeformat(true) }} {{ 1 | filesizeformat }} {{ 999 | filesizeformat }}
 {{ "a\nb\n\nc" | indent }}|{{ "a\nb" | indent(2, true) }}|{{ "a\n\nb" | indent(1, blank=true) }}|{{ "a\nb" | indent("--") }}|{{ "foo bar baz qux" | truncate(9) }}|{{ "foo bar baz qux" | truncate(9, true) }}|{{ "foo bar baz qux" | truncate(11, false, "..", 0) }}|{{ "foo bar" | truncate(5) }}|{{ "the quick brown-fox jumps" | wordwrap(8) }}|{{ "abcdefghij" | wordwrap(4) }}|{{ "a b_c, d-e" | wordcount }}|{{ s | center(20) }}|{{ " x " | trim }}|{{ "xxaxx" | trim("x") }}
 {{ "a" | indent(-1) }} {{ s | replace("l", "L", 2) }} {{ i | replace(7, 8) }} {{ i | upper }} {{ n | upper }} {{ s | lower }} {{ "aBC dEF" | capitalize }} {{ "foo-bar (baz) [q] <z>" | title }} {{ i | string + "x" }} {{ [1] | string }} {{ "%s-%s" | format(1, 2) }} {{ "%(a)s" | format(a=3) }} {{ s | list | length }} {{ s | attr("upper") is callable }} {{ d | attr("b") is defined }}
 {{ d | tojson }} {{ u | tojson }} {{ u | tojson(ensure_ascii=true) }} {{ nested | tojson(indent=2) }} {{ d | tojson(sort_keys=true, separators=(",", ":")) }} {{ (1, 2) | tojson }} {{ x | tojson }} {{ 1e16 | tojson }} {{ {1: 2, none: 3, true: 4, 1.5: 6} | tojson }} {{ el | tojson(indent=2) }}{{ ed | tojson(indent="--") }} {{ [el, [1]] | tojson(indent="--") }} {{ big | tojson }} {{ "\x7f" | tojson(ensure_ascii=true) }}
@@ -538,9 +539,9 @@ def main():
     rows = []
     for name, source in templates.items():
         for _, context in conversations():
-            rows.append({"ref": name, "context": context, **outcome(env, source, context)})
+            rows.append({"ref": name, "context": context, **outcome(env, source, copy.deepcopy(context))})
     for snippet in SNIPPETS:
-        rows.append({"template": snippet, "context": CONTEXT, **outcome(env, snippet, CONTEXT)})
+        rows.append({"template": snippet, "context": CONTEXT, **outcome(env, snippet, copy.deepcopy(CONTEXT))})
     for snippet in WHITESPACE:
         rows.append({"template": snippet, **outcome(env, snippet, {})})
     # Addresses of Python objects are no expectation.

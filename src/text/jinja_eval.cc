@@ -162,6 +162,14 @@ void Interp::Write(std::string_view text) {
   out_->append(text);
 }
 
+// The output of a filter or call block. Unlike {{ }}, Jinja does not convert it, so it must be text.
+void Interp::WriteText(const Value& value) {
+  if (!value.IsString()) {
+    Fail(ErrorKind::kType, "a filter or call block gives {} where text is needed", TypeName(value));
+  }
+  Write(value.text());
+}
+
 std::shared_ptr<Frame> Interp::NewFrame(const std::vector<NameId>& unset) {
   budget_.Bytes(sizeof(Frame));
   auto frame = std::make_shared<Frame>();
@@ -222,7 +230,7 @@ Interp::Flow Interp::Run(const Stmt& stmt) {
       std::string text = Capture(stmt.body, stmt.unset, &flow);
       if (flow != Flow::kNormal) return flow;
       Value value = MakeString(std::move(text));
-      Write(Str(EvalFilter(*stmt.expr, &value), budget_));
+      WriteText(EvalFilter(*stmt.expr, &value));
       return flow;
     }
     case StmtKind::kMacro: {
@@ -396,7 +404,7 @@ Value Interp::MakeMacro(const Stmt& stmt, std::string name) {
 void Interp::RunCall(const Stmt& stmt) {
   CallArgs extra;
   extra.kw.emplace_back("caller", MakeMacro(stmt, {}));
-  Write(Str(EvalCall(*stmt.expr, std::move(extra)), budget_));
+  WriteText(EvalCall(*stmt.expr, std::move(extra)));
 }
 
 // Fills the parameters of the macro in the current frame; the ones not given stay missing.

@@ -108,6 +108,7 @@ class Interp {
   };
 
   void Write(std::string_view text);
+  void WriteText(const Value& value);
   Flow RunBody(const Body& body);
   Flow Run(const Stmt& stmt);
   // `given` is the loop object of a recursive loop, else null.

@@ -324,33 +324,42 @@ Value BatchFilter(Interp& interp, const Value& input, CallArgs& args) {
       "generator", input.depth());
 }
 
+// What the slice filter keeps between its parts.
+struct SliceState {
+  bool started = false;
+  std::vector<Value> items;
+  Int at = 0, each = 0, extra = 0;
+};
+
 Value SliceFilter(Interp& interp, const Value& input, CallArgs& args) {
   Params params(args, "slice", {"slices", "fill_with"}, 1);
-  Int slices = AsInt(*params[0], "slice");
-  std::vector<Value> items = interp.ToVector(input);
-  if (slices == 0) Fail(ErrorKind::kValue, "integer division or modulo by zero");
-  if (slices < 0) return interp.MakeIterator([](Value*) { return false; });
-  auto length = static_cast<Int>(items.size());
-  Int each = length / slices;
-  Int extra = length % slices;
-  Value all = interp.MakeList(std::move(items));
+  Value count = *params[0];
   Value fill = params.Get(1, Value::None());
-  auto at = std::make_shared<Int>(0);
+  auto state = std::make_shared<SliceState>();
   return interp.MakeIterator(
-      [&interp, all, slices, each, extra, fill, at](Value* out) {
-        if (*at >= slices) return false;
-        Int start = *at * each + std::min(*at, extra);
-        Int end = start + each + (*at < extra ? 1 : 0);
-        const auto& from = all.items();
+      [&interp, input, count, fill, state](Value* out) {
+        if (!state->started) {
+          state->started = true;
+          state->items = interp.ToVector(input);
+          Int slices = AsInt(count, "slice");
+          if (slices == 0) Fail(ErrorKind::kValue, "integer division or modulo by zero");
+          auto length = static_cast<Int>(state->items.size());
+          state->each = slices > 0 ? length / slices : 0;
+          state->extra = slices > 0 ? length % slices : 0;
+        }
+        if (state->at >= count.int_value()) return false;
+        Int start = state->at * state->each + std::min(state->at, state->extra);
+        Int end = start + state->each + (state->at < state->extra ? 1 : 0);
+        auto first = state->items.begin();
         interp.budget().Bytes(static_cast<uint64_t>(end - start + 1) * sizeof(Value));
-        std::vector<Value> part(from.begin() + static_cast<std::ptrdiff_t>(start),
-                                from.begin() + static_cast<std::ptrdiff_t>(end));
-        if (!fill.is(Kind::kNone) && *at >= extra) part.push_back(fill);
-        ++*at;
+        std::vector<Value> part(first + static_cast<std::ptrdiff_t>(start),
+                                first + static_cast<std::ptrdiff_t>(end));
+        if (!fill.is(Kind::kNone) && state->at >= state->extra) part.push_back(fill);
+        ++state->at;
         *out = Value::List(std::move(part));
         return true;
       },
-      "generator", all.depth());
+      "generator", input.depth());
 }
 
 Value GroupByFilter(Interp& interp, const Value& input, CallArgs& args) {

@@ -123,9 +123,10 @@ Value TruncateFilter(Interp& interp, const Value& input, CallArgs& args) {
     Fail(ErrorKind::kValue, "truncate: expected length >= {}", static_cast<int64_t>(end_length));
   }
   if (leeway < 0) Fail(ErrorKind::kValue, "truncate: expected leeway >= 0");
-  if (input.IsUndefined()) return input;
+  std::optional<size_t> size = LengthOf(input);
+  if (!size) Fail(ErrorKind::kType, "object of type '{}' has no len()", TypeName(input));
+  if (static_cast<Int>(*size) <= length + leeway) return input;
   AsText(input, "truncate");
-  if (static_cast<Int>(input.str().code_points) <= length + leeway) return input;
   std::string_view text = input.text();
   text = text.substr(0, ByteOffset(text, static_cast<size_t>(length - end_length)));
   if (!params.TruthOr(1, false)) text = text.substr(0, text.rfind(' '));
@@ -137,12 +138,12 @@ Value WordWrapFilter(Interp& interp, const Value& input, CallArgs& args) {
   Int width = params.IntOr(0, 79);
   if (input.IsUndefined()) FailUndefined(input);
   AsText(input, "wordwrap");
-  if (width <= 0) Fail(ErrorKind::kValue, "invalid width (must be > 0)");
   std::string separator =
       params[2] != nullptr && !params[2]->is(Kind::kNone) ? params.Text(2) : "\n";
   std::string out;
   bool first = true;
   for (std::string_view line : SplitLines(input.text())) {
+    if (width <= 0) Fail(ErrorKind::kValue, "invalid width (must be > 0)");
     std::vector<std::string> wrapped =
         WrapText(line, ClampSize(width), params.TruthOr(1, true), params.TruthOr(3, true));
     if (wrapped.empty()) wrapped.emplace_back();
@@ -333,7 +334,8 @@ Value RoundFilter(Interp&, const Value& input, CallArgs& args) {
   double scale = std::pow(10.0, digits);
   double scaled = input.AsDouble() * scale;
   if (!std::isfinite(scaled)) Fail(ErrorKind::kValue, "cannot round this float");
-  return Value::Float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  return Value::Float((whole + 0.0) / scale);  // + 0.0: Python's integers have no -0
 }
 
 Value IntFilter(Interp&, const Value& input, CallArgs& args) {
@@ -389,17 +391,6 @@ Value FileSizeFilter(Interp& interp, const Value& input, CallArgs& args) {
   return interp.MakeString(fmt::format("{:.1f} {}B", bytes / unit, prefix));
 }
 
-Value PprintFilter(Interp& interp, const Value& input, CallArgs& args) {
-  Params params(args, "pprint", {});
-  std::string text = Repr(input, interp.budget());
-  constexpr size_t kLineWidth =
-      80;  // beyond it Python's pprint breaks lines, which no template needs
-  if (text.size() > kLineWidth) {
-    Fail(ErrorKind::kRuntime, "pprint supports only values that fit one line");
-  }
-  return interp.MakeString(std::move(text));
-}
-
 constexpr FilterRow kRows[] = {
     {"abs", AbsFilter},
     {"capitalize", CapitalizeFilter},
@@ -413,7 +404,6 @@ constexpr FilterRow kRows[] = {
     {"indent", IndentFilter},
     {"int", IntFilter},
     {"lower", LowerFilter},
-    {"pprint", PprintFilter},
     {"replace", ReplaceFilter},
     {"round", RoundFilter},
     {"safe", SafeFilter},

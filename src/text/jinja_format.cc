@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "text/jinja_args.h"
 #include "text/jinja_eval.h"
@@ -56,6 +57,23 @@ std::string Printf(double value, char type, int precision, bool alternate) {
   return std::string(buffer, static_cast<size_t>(std::clamp(n, 0, 799)));
 }
 
+std::string StripZeros(std::string digits) {
+  if (digits.find('.') == std::string::npos) return digits;
+  digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.back() == '.') digits.pop_back();
+  return digits;
+}
+
+// A float with `precision` significant digits and no type: like 'g', but never looking like an integer.
+std::string ShortFloat(double f, int precision) {
+  std::string text = Printf(f, 'e', precision - 1, false);
+  size_t e = text.find('e');
+  int exponent = std::atoi(text.c_str() + e + 1);
+  if (exponent < -4 || exponent >= precision - 1) return StripZeros(text.substr(0, e)) + text.substr(e);
+  text = StripZeros(Printf(f, 'f', precision - 1 - exponent, false));
+  return text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
 // The magnitude of a number without its sign.
 std::string Magnitude(const Value& value, const FormatSpec& spec) {
   char type = spec.type;
@@ -78,10 +96,7 @@ std::string Magnitude(const Value& value, const FormatSpec& spec) {
                   spec.alternate);
   }
   if (spec.precision < 0) return FloatRepr(f);
-  // No type but a precision: like 'g', but with at least one digit after the point.
-  std::string text = Printf(f, 'g', std::max(spec.precision, 1), false);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+  return ShortFloat(f, std::max(spec.precision, 1));
 }
 
 std::string Group(const std::string& digits, char separator, size_t every) {
@@ -190,6 +205,17 @@ FormatSpec ParseSpec(std::string_view text, const Value& value) {
   return spec;
 }
 
+// The character with this code point.
+std::string CharacterOf(const Value& value) {
+  Int c = value.int_value();
+  if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
+    Fail(ErrorKind::kValue, "a number in a character format is no Unicode character");
+  }
+  std::string text;
+  AppendCodePoint(&text, static_cast<int32_t>(c));
+  return text;
+}
+
 std::string FormatValue(Interp& interp, const Value& value, std::string_view spec_text) {
   if (spec_text.empty()) return Str(value, interp.budget());
   FormatSpec spec = ParseSpec(spec_text, value);
@@ -202,10 +228,7 @@ std::string FormatValue(Interp& interp, const Value& value, std::string_view spe
     return FormatNumber(Value::OfInt(value.int_value()), spec);
   }
   if (spec.type == 'c' && value.IsIntegral()) {
-    if (value.int_value() < 0 || value.int_value() > 0x10FFFF) BadSpec(value);
-    std::string text;
-    AppendCodePoint(&text, static_cast<int32_t>(value.int_value()));
-    return Padded({}, text, spec, '<');
+    return Padded({}, CharacterOf(value), spec, '<');
   }
   std::string_view known = value.is(Kind::kFloat) ? "eEfFgGn%" : "dnxXobeEfFgG%";
   if (spec.type != '\0' && known.find(spec.type) == std::string_view::npos) {
@@ -375,8 +398,10 @@ class Percent {
       interp_.budget().Bytes(piece.size());
       out += piece;
     }
-    bool all_used = used_ >= items_->size() || used_mapping_ || values_.is(Kind::kDict);
-    if (!all_used && !(values_.is(Kind::kList) && used_ == 0)) {
+    // What Python takes for a mapping may go unused.
+    bool mapping = values_.is(Kind::kDict) || values_.is(Kind::kList) || values_.is(Kind::kRange) ||
+                   values_.IsUndefined();
+    if (used_ < items_->size() && !mapping) {
       Fail(ErrorKind::kType, "not all arguments converted during string formatting");
     }
     return out;
@@ -449,7 +474,6 @@ class Percent {
     if (at_ >= text_.size()) Fail(ErrorKind::kValue, "incomplete format key");
     std::string key(text_.substr(begin, at_++ - begin));
     if (!values_.is(Kind::kDict)) Fail(ErrorKind::kType, "format requires a mapping");
-    used_mapping_ = true;
     const Value* value = values_.dict().Find(key);
     if (value == nullptr) Fail(ErrorKind::kValue, "the mapping of a format has no key '{}'", key);
     return *value;
@@ -526,13 +550,9 @@ class Percent {
   }
 
   static std::string Character(const Value& value) {
-    std::string text;
     if (value.IsString() && value.str().code_points == 1) return value.text();
-    if (!value.IsIntegral() || value.int_value() < 0 || value.int_value() > 0x10FFFF) {
-      Fail(ErrorKind::kType, "%c requires int or char");
-    }
-    AppendCodePoint(&text, static_cast<int32_t>(value.int_value()));
-    return text;
+    if (!value.IsIntegral()) Fail(ErrorKind::kType, "%c requires int or char");
+    return CharacterOf(value);
   }
 
   Interp& interp_;
@@ -542,7 +562,6 @@ class Percent {
   std::vector<Value> single_;
   const std::vector<Value>* items_;
   size_t at_ = 0, used_ = 0;
-  bool used_mapping_ = false;
 };
 
 }  // namespace

@@ -125,13 +125,15 @@ bool InTest(Interp& interp, const Value& input, CallArgs& args) {
   return Contains(interp, *params[0], input);
 }
 
-bool FilterExists(Interp&, const Value& input, CallArgs& args) {
+bool FilterExists(Interp& interp, const Value& input, CallArgs& args) {
   NoArguments(args, "filter");
+  Hash(input, interp.budget());  // Jinja looks it up in a dict
   return input.IsString() && HasFilter(input.text());
 }
 
-bool TestExists(Interp&, const Value& input, CallArgs& args) {
+bool TestExists(Interp& interp, const Value& input, CallArgs& args) {
   NoArguments(args, "test");
+  Hash(input, interp.budget());
   return input.IsString() && HasTest(input.text());
 }
 
