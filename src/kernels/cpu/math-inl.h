@@ -1,9 +1,11 @@
 // Elementary functions on vectors, and the activations made of them.
 //
-// Accuracy, measured by kernels_test against double: Exp 2 ulp, Tanh 3 ulp, SinCos 1e-7 absolute,
-// erf 3e-7 absolute. Method: Cody and Waite, "Software Manual for the Elementary Functions" (1980):
-// reduce the argument with a constant split in exact parts, then a short polynomial (coefficients
-// of the Cephes library's float functions).
+// Accuracy that elementwise_test.cc holds them to, against double: Tanh 4e-7 relative; the
+// activations 1e-6 relative + 5e-7; cosines and sines 2e-6 up to position 1,000,000.
+//
+// Method: Cody and Waite, "Software Manual for the Elementary Functions" (1980): reduce the
+// argument with a constant split in exact parts, then a short polynomial (coefficients of the
+// Cephes library's float functions).
 #pragma once
 
 #include <cstdint>
