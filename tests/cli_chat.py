@@ -102,7 +102,7 @@ class Scripted(ChatCase):
         first = self.continuation(PROMPT)
         out, err = self.say("/retry", PROMPT, "/retry", "/stats")
         self.assertEqual(out.splitlines()[:2], [first, first])  # greedy says the same
-        self.assertIn("conversation  1 turns", out)
+        self.assertIn("conversation  1 turn,", out)
         self.assertEqual(err, "lucid: there is no reply to try again\n")
         out, _ = self.say(PROMPT, "/retry", sampling=["--temp", "2", "--min-p", "0", "--seed", "1", "-n", "30"])
         self.assertNotEqual(*out.splitlines()[:2])
@@ -142,7 +142,7 @@ class Scripted(ChatCase):
         long = " One sunny day, Tom and his friend" * 6
         out, err = self.say(PROMPT, long, "/stats", PROMPT[:9], flags=["-c", "48"])
         self.assertRegex(err, r"\Alucid: [^\n]*\b\d\d+ tokens[^\n]*\b48\b[^\n]*/clear[^\n]*\n\Z")
-        self.assertIn("conversation  1 turns", out)  # nothing is dropped, the message is taken back
+        self.assertIn("conversation  1 turn,", out)  # nothing is dropped, the message is taken back
         self.assertGreater(len(out.splitlines()), 6)  # and a shorter one is answered
 
     def test_a_reply_that_fills_the_context_says_so(self):
@@ -244,7 +244,7 @@ class Files(ChatCase):
                 out, err = self.say(PROMPT, "/set", "/load " + str(path), "/set", "/stats")
                 self.assertRegex(err, r"\Alucid: [^\n]+\n\Z")
                 self.assertIn(name + ".json", err)
-                self.assertIn("conversation  1 turns", out)
+                self.assertIn("conversation  1 turn,", out)
                 self.assertEqual(out.count('system = ""'), 2)
                 self.assertEqual(out.count("top_p = 0.95"), 2)
 
@@ -271,7 +271,7 @@ class OnATerminal(ChatCase):
         terminal.expect(re.escape(self.continuation(PROMPT)))
         terminal.expect("> ")
         terminal.line("/stats")
-        terminal.expect("conversation  1 turns")
+        terminal.expect("conversation  1 turn,")
         terminal.expect("> ")
         terminal.line("/exit")
         self.assertEqual(terminal.end(), 0)
@@ -286,7 +286,7 @@ class OnATerminal(ChatCase):
         terminal.expect(r"\(stopped\)")
         terminal.expect("> ")
         terminal.line(f"/save {path}")
-        terminal.expect("Saved 1 turns")
+        terminal.expect("Saved the conversation")
         self.assertIn("One sunny day", json.loads(path.read_text())["messages"][1]["content"])
         terminal.line("/set n 5")
         terminal.expect("n = 5")

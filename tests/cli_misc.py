@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""The lucid program as a whole: version, help, completion scripts, wrong command lines, and a first use of each
-command that reads a model. What a command's figures mean is checked by tests of its own."""
+"""A first use of each command that reads a model, and output that nobody takes. What a command's figures mean is
+checked by tests of its own; help, completion and wrong command lines by cli_shell_test.py."""
 import json
-import os
 import pathlib
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -12,49 +10,11 @@ import tempfile
 import e2e
 from e2e import LUCID, SHARED, STORIES, Case
 
-COMMANDS = ("run", "chat", "pull", "models", "show", "tokenize", "detokenize", "render", "logits", "trace",
-            "completion", "help")
 PROMPT = "Once upon a time there was a little cat named Mia."
 TWINS = SHARED / "fixtures" / "gguf" / "models"
 
 
-class Program(Case):
-    def test_version(self):
-        ran = self.ok("--version")
-        self.assertRegex(ran.out, r"\Alucid \d+\.\d+\.\d+\n\Z")
-        self.assertEqual(ran.err, "")
-
-    def test_help_of_the_program_names_every_command(self):
-        out = self.ok("--help").out
-        self.assertEqual(self.ok("help").out, out)
-        for command in COMMANDS:
-            self.assertRegex(out, rf"\n  {command} +\S")
-
-    def test_help_of_every_command(self):
-        for command in COMMANDS:
-            with self.subTest(command):
-                out = self.ok(command, "--help").out
-                self.assertIn("--help", out)
-                self.assertIn(f"lucid {command}", out)
-                self.assertIn("lucid " + command, self.ok("help", command).out)
-
-    def test_environment_variables_are_listed(self):
-        out = self.ok("help", "env").out
-        for name in ("LUCID_HOME", "LUCID_ISA", "LUCID_LOG"):
-            self.assertIn(name, out)
-
-    def test_wrong_command_lines(self):
-        self.assertIn("there is no command 'frobnicate'", self.fails(2, "frobnicate"))
-        self.assertIn("did you mean 'lucid chat'?", self.fails(2, "chta"))
-        self.assertIn("no-such-flag", self.fails(2, "--no-such-flag"))
-        self.assertIn("there is no command", self.fails(2, "help", "frobnicate"))
-        ran = e2e.run()
-        self.assertEqual((ran.code, ran.out), (2, ""))
-        self.assertIn("chat", ran.err)
-        for command in COMMANDS:
-            with self.subTest(command):
-                self.assertIn("--no-such-flag", self.fails(2, command, "--no-such-flag"))
-
+class Output(Case):
     def test_a_full_disk_is_an_error(self):
         for args in (["run", "-m", STORIES, "--raw", "-n", "4", "-p", PROMPT],
                      ["run", "-m", STORIES, "--raw", "-n", "4", "-p", PROMPT, "--json"]):
@@ -71,44 +31,6 @@ class Program(Case):
             process.stdout.close()
             process.wait(timeout=e2e.TIMEOUT_S)
             self.assertNotEqual(process.returncode, 0)
-
-
-class Completion(Case):
-    def check(self, shell, *check):
-        script = self.ok("completion", shell).out
-        with tempfile.NamedTemporaryFile("w", suffix="." + shell) as file:
-            file.write(script)
-            file.flush()
-            parsed = subprocess.run([*check, file.name], capture_output=True, check=False)
-            self.assertEqual((parsed.returncode, parsed.stderr), (0, b""))
-        for command in COMMANDS:
-            self.assertIn(command, script)
-        return script
-
-    def complete(self, script, *words):
-        """What bash offers for the last word."""
-        array = " ".join(f"'{w}'" for w in words)
-        code = f"{script}\nCOMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _lucid; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-        path = os.pathsep.join([str(pathlib.Path(LUCID).resolve().parent), os.environ.get("PATH", "")])
-        return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True,
-                              env={**os.environ, "PATH": path}).stdout.split()
-
-    def test_bash(self):
-        if not shutil.which("bash"):
-            self.skipTest("there is no bash")
-        script = self.check("bash", "bash", "-n")
-        self.assertEqual(self.complete(script, "lucid", "tok"), ["tokenize"])
-        self.assertIn("--temp", self.complete(script, "lucid", "run", "--t"))
-        self.assertIn("smollm2", self.complete(script, "lucid", "run", "-m", "smo"))
-
-    def test_zsh(self):
-        if not shutil.which("zsh"):
-            self.skipTest("there is no zsh")
-        self.check("zsh", "zsh", "-n")
-
-    def test_other_shells_are_refused(self):
-        self.fails(2, "completion", "fish")
-        self.fails(2, "completion")
 
 
 class Commands(Case):

@@ -46,7 +46,7 @@ class SmolLm2(Case):
             terminal.expect(r"\(stopped\)")
             terminal.expect("> ")
             terminal.line(f"/save {path}")
-            terminal.expect("Saved 1 turns")
+            terminal.expect("Saved the conversation")
             self.assertTrue(json.loads(path.read_text())["messages"][-1]["content"])
             terminal.line("/clear")
             terminal.expect("forgotten")

@@ -1,7 +1,10 @@
 """What the end-to-end tests (cli_*.py) share: where the program and the fixtures are, running one, a terminal.
 
-Standard library only. LUCID_BIN names the binary (default build/release/lucid), LUCID_SHARED the folder with the
-large fixtures (default ../shared). A test exits with 0 (passed), 77 (skipped: something it needs is absent) or 1.
+usage: cli_NAME.py [LUCID [SHARED]] [unittest's own arguments]
+
+Standard library only. LUCID is the binary (default $LUCID_BIN or build/release/lucid), SHARED the folder with the
+large fixtures (default $LUCID_SHARED or ../shared). The exit code is 0 (passed), 77 (skipped: something that is
+needed is absent) or 1.
 """
 import json
 import os
@@ -17,8 +20,17 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LUCID = os.environ.get("LUCID_BIN", str(ROOT / "build" / "release" / "lucid"))
-SHARED = pathlib.Path(os.environ.get("LUCID_SHARED", ROOT.parent / "shared"))
+
+
+def _argument(variable, default):
+    """The next path of the command line, else the environment's, else the default."""
+    if len(sys.argv) > 1 and "/" in sys.argv[1]:
+        return os.path.abspath(sys.argv.pop(1))
+    return os.environ.get(variable, str(default))
+
+
+LUCID = _argument("LUCID_BIN", ROOT / "build" / "release" / "lucid")
+SHARED = pathlib.Path(_argument("LUCID_SHARED", ROOT.parent / "shared"))
 STORIES = SHARED / "fixtures" / "trained" / "stories_llama"
 
 TIMEOUT_S = 300  # a debug build under a sanitizer on a busy machine still ends within it

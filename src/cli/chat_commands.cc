@@ -87,14 +87,14 @@ Result<ChatAction> Retry(ChatSession&, std::string_view) {
 Result<ChatAction> Save(ChatSession& session, std::string_view argument) {
   LUCID_ASSIGN_OR_RETURN(const std::string path, FilePath("/save", argument));
   LUCID_RETURN_IF_ERROR(session.Save(path));
-  fmt::print("Saved {} turns to {}.\n", session.turns().size(), path);
+  fmt::print("Saved the conversation ({} messages) to {}.\n", 2 * session.turns().size(), path);
   return ChatAction::kNone;
 }
 
 Result<ChatAction> Load(ChatSession& session, std::string_view argument) {
   LUCID_ASSIGN_OR_RETURN(const std::string path, FilePath("/load", argument));
   LUCID_RETURN_IF_ERROR(session.Load(path));
-  fmt::print("Loaded {} turns from {}.\n", session.turns().size(), path);
+  fmt::print("Loaded a conversation ({} messages) from {}.\n", 2 * session.turns().size(), path);
   return ChatAction::kNone;
 }
 

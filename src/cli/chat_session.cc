@@ -57,6 +57,11 @@ Result<Conversation> ParseMessages(const Json& messages) {
   return conversation;
 }
 
+// "1 turn", "2 turns"
+std::string Counted(int64_t n, std::string_view noun, std::string_view plural) {
+  return fmt::format("{} {}", n, n == 1 ? noun : plural);
+}
+
 std::string Rate(double tokens_per_second) {
   return tokens_per_second > 0 ? fmt::format(" at {:.1f} tok/s", tokens_per_second) : "";
 }
@@ -213,7 +218,8 @@ Result<std::string> ChatSession::Describe() const {
   const auto kv_mib = [&kv](int64_t blocks) {
     return static_cast<double>(blocks * kv.bytes_per_block()) / kMiB;
   };
-  std::string text = fmt::format("conversation  {} turns, {} tokens\n", turns_.size(), tokens);
+  std::string text = fmt::format("conversation  {}, {} tokens\n",
+                                 Counted(std::ssize(turns_), "turn", "turns"), tokens);
   text += fmt::format("context       {} of {} tokens used, {} left\n", std::min(tokens, context),
                       context, std::max<int64_t>(context - tokens, 0));
   text += fmt::format(
@@ -226,10 +232,10 @@ Result<std::string> ChatSession::Describe() const {
                         Rate(last_->decode_tokens_per_second()));
   }
   text += fmt::format(
-      "in total      {} replies, prompt {} tokens ({} cached), reply {} tokens, "
+      "in total      {}, prompt {} tokens ({} cached), reply {} tokens, "
       "{:.2f} s prefill, {:.2f} s decode\n",
-      n_replies_, total_.prompt_tokens, total_.cached_tokens, total_.generated_tokens,
-      total_.prefill_seconds, total_.decode_seconds);
+      Counted(n_replies_, "reply", "replies"), total_.prompt_tokens, total_.cached_tokens,
+      total_.generated_tokens, total_.prefill_seconds, total_.decode_seconds);
   return text;
 }
 

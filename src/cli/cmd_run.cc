@@ -169,6 +169,7 @@ Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& re
 
 Status Run(const RunFlags& flags, CommandContext& context) {
   LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
+  LUCID_RETURN_IF_ERROR(SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(flags.model));
   Request request;
   LUCID_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(flags, *engine));
