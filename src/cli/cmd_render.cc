@@ -45,8 +45,8 @@ Result<Json> ReadJson(const std::string& path) {
   return ParseJson(text, path);
 }
 
-// The messages of a file that holds an array of them, or an object of a request: `messages`, and variables
-// of the template such as `tools` beside it.
+// The messages of a file that holds an array of them, or an object of a request: `messages`, and
+// variables of the template such as `tools` beside it.
 Result<Json> ReadConversation(const std::string& path, Json& variables) {
   LUCID_ASSIGN_OR_RETURN(Json conversation, ReadJson(path));
   if (!conversation.is_object()) return conversation;
@@ -89,7 +89,8 @@ Result<ChatPrompt> Render(const RenderFlags& flags) {
     LUCID_ASSIGN_OR_RETURN(source, ReadTextFile(flags.chat_template));
   }
   if (source.empty()) {
-    return Err(ErrorCode::kNotFound, "{} has no chat template; give one with --chat-template", flags.model);
+    return Err(ErrorCode::kNotFound, "{} has no chat template; give one with --chat-template",
+               flags.model);
   }
   LUCID_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::Parse(std::move(source)));
   return RenderChatPrompt(chat, *loaded.tokenizer, messages, std::move(options));
@@ -111,20 +112,27 @@ void Print(const RenderFlags& flags, const ChatPrompt& prompt) {
 void AddRenderCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("render", "Show the prompt a conversation becomes");
   auto flags = std::make_shared<RenderFlags>();
-  command->add_option("-m,--model", flags->model, "model, folder or tokenizer.json, or a name of 'lucid models'")
+  command
+      ->add_option("-m,--model", flags->model,
+                   "model, folder or tokenizer.json, or a name of 'lucid models'")
       ->required();
-  command->add_option("-f,--file,--messages", flags->messages,
-                      "JSON: an array of messages, or an object with messages and tools; - for standard input")
+  command
+      ->add_option(
+          "-f,--file,--messages", flags->messages,
+          "JSON: an array of messages, or an object with messages and tools; - for standard input")
       ->required();
   command->add_option("--tools", flags->tools, "JSON file with an array of tools");
   command->add_option("--documents", flags->documents, "JSON file with an array of documents");
-  command->add_option("--chat-template", flags->chat_template, "file with a Jinja template to use instead of the model's");
-  command->add_option("--chat-template-kwargs", flags->kwargs, "JSON object with further variables of the template");
+  command->add_option("--chat-template", flags->chat_template,
+                      "file with a Jinja template to use instead of the model's");
+  command->add_option("--chat-template-kwargs", flags->kwargs,
+                      "JSON object with further variables of the template");
   command->add_flag("--generation-prompt,!--no-generation-prompt", flags->generation_prompt,
                     "open the assistant's turn at the end (the default), or not");
   command->add_flag("--continue-final-message", flags->continue_final,
                     "leave the last message open, for the model to continue it");
-  CLI::Option* ids = command->add_flag("--ids", flags->ids, "print the ids alone, separated by commas");
+  CLI::Option* ids =
+      command->add_flag("--ids", flags->ids, "print the ids alone, separated by commas");
   command->add_flag("--json", flags->json, "print JSON: text, ids, n_tokens")->excludes(ids);
   command->callback([flags, &context] {
     const Result<ChatPrompt> prompt = Render(*flags);

@@ -162,7 +162,8 @@ void Interp::Write(std::string_view text) {
   out_->append(text);
 }
 
-// The output of a filter or call block. Unlike {{ }}, Jinja does not convert it, so it must be text.
+// The output of a filter or call block. Unlike {{ }}, Jinja does not convert it, so it must be
+// text.
 void Interp::WriteText(const Value& value) {
   if (!value.IsString()) {
     Fail(ErrorKind::kType, "a filter or call block gives {} where text is needed", TypeName(value));

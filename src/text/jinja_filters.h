@@ -1,6 +1,7 @@
 // The filters, tests and globals of Jinja that chat templates can use, each in a table of name and
-// function. Entry points: FindFilter, FindTest, FindGlobal. jinja_filters_text.cc,
-// jinja_filters_seq.cc, jinja_tests.cc and jinja_globals.cc hold the rows.
+// function; pprint, random, urlize and lipsum are left out, which no prompt needs. Entry points:
+// FindFilter, FindTest, FindGlobal. jinja_filters_text.cc, jinja_filters_seq.cc, jinja_tests.cc and
+// jinja_globals.cc hold the rows.
 #pragma once
 
 #include <string_view>

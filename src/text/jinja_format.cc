@@ -64,12 +64,14 @@ std::string StripZeros(std::string digits) {
   return digits;
 }
 
-// A float with `precision` significant digits and no type: like 'g', but never looking like an integer.
+// A float with `precision` significant digits and no type: like 'g', but never looking like an
+// integer.
 std::string ShortFloat(double f, int precision) {
   std::string text = Printf(f, 'e', precision - 1, false);
   size_t e = text.find('e');
   int exponent = std::atoi(text.c_str() + e + 1);
-  if (exponent < -4 || exponent >= precision - 1) return StripZeros(text.substr(0, e)) + text.substr(e);
+  if (exponent < -4 || exponent >= precision - 1)
+    return StripZeros(text.substr(0, e)) + text.substr(e);
   text = StripZeros(Printf(f, 'f', precision - 1 - exponent, false));
   return text.find('.') == std::string::npos ? text + ".0" : text;
 }
