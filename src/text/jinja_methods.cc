@@ -144,6 +144,8 @@ MethodFn FindMethod(const Value& object, std::string_view name) {
       return FindIn(kFloatRows, name);
     case Kind::kCycler:
       return FindIn(kCyclerRows, name);
+    case Kind::kFunction:  // the global dict
+      return object.as<FunctionObj>().name == "dict" && name == "fromkeys" ? FromKeys : nullptr;
     default:
       return nullptr;
   }
