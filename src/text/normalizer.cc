@@ -89,7 +89,7 @@ std::string CleanText(std::string_view text) {
   ForEachCharacter(text, [&](int32_t code, std::string_view bytes) {
     const bool is_space = IsWhitespace(code);
     const bool kept_control = code == '\t' || code == '\n' || code == '\r';
-    if (code == 0 || code == 0xFFFD || (!kept_control && IsOther(code))) return;
+    if (code == 0 || code == 0xFFFD || (!kept_control && IsControl(code))) return;
     if (is_space) {
       out.push_back(' ');
     } else {

@@ -109,6 +109,26 @@ void SplitByLiteral(std::string_view part, std::string_view literal, Spans& span
   list.Gap(part.size());
 }
 
+// Runs of word characters and of what is neither word nor space; the spaces are the matches. This
+// is
+// `\w+|[^\w\s]+` by the wider `\w` of Rust, which counts joiners.
+void SplitIntoWords(std::string_view part, Spans& spans) {
+  const auto class_of = [](int32_t code) {
+    return IsWordChar(code) ? 1 : IsWhitespace(code) ? 0 : 2;
+  };
+  SpanList list(spans);
+  int previous = -1;
+  for (size_t at = 0; at < part.size();) {
+    const Utf8Char c = DecodeUtf8(part, at);
+    const int now = class_of(c.code);
+    if (now != previous) list.Gap(at);
+    if (now == 0) list.Match(at, at + c.length);
+    previous = now;
+    at += c.length;
+  }
+  list.Gap(part.size());
+}
+
 bool IsAsciiPunctuation(int32_t c) {
   return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
          (c >= 123 && c <= 126);
@@ -197,7 +217,6 @@ Result<PreTokenizer> PreTokenizer::Create(const std::vector<PreTokenizerStep>& s
     std::string_view pattern;
     if (step.spec.kind == Kind::kSplit && step.spec.pattern_is_regex) pattern = step.spec.pattern;
     if (step.spec.kind == Kind::kByteLevel && step.spec.use_regex) pattern = kGpt2Pattern;
-    if (step.spec.kind == Kind::kWhitespace) pattern = R"(\w+|[^\w\s]+)";
     if (!pattern.empty()) {
       auto regex = Regex::Compile(pattern);
       if (!regex) {
@@ -245,7 +264,9 @@ void PreTokenizer::Apply(bool at_start, PreTokenized& text) const {
         CutByCharacter(text, spec.behavior, IsAnyPunctuation);
         break;
       case Kind::kWhitespace:
-        CutByRegex(text, *step.regex, SplitBehavior::kRemoved, true);
+        CutPieces(text, SplitBehavior::kRemoved, false, [&](const PieceRange& piece, Spans& spans) {
+          SplitIntoWords(text.At(piece), spans);
+        });
         break;
       case Kind::kWhitespaceSplit:
         CutByCharacter(text, SplitBehavior::kRemoved, IsWhitespace);

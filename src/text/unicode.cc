@@ -241,10 +241,14 @@ bool IsWordChar(int32_t code) {
          (code >= 0x1F170 && code <= 0x1F189) || code == 0x200C || code == 0x200D;
 }
 
-bool IsOther(int32_t code) {
+bool IsControl(int32_t code) {
   if (code < 0) return false;
   const auto category = Category(code);
-  return category >= UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CN;
+  if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CO) return true;
+  // The format characters of Unicode 8, which the library's table stops at.
+  const bool is_newer = code == 0x890 || code == 0x891 || code == 0x8E2 || code == 0x110CD ||
+                        (code >= 0x13430 && code <= 0x1343F);
+  return category == UTF8PROC_CATEGORY_CF && !is_newer;
 }
 
 std::string NormalizeUnicode(std::string_view text, NormalForm form) {

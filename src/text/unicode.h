@@ -32,7 +32,7 @@ bool IsNumeric(int32_t code);         // category N*
 bool IsMark(int32_t code);            // category M*
 bool IsNonspacingMark(int32_t code);  // category Mn
 bool IsWordChar(int32_t code);        // Alphabetic, M*, Nd, Pc, Join_Control: `\w`
-bool IsOther(int32_t code);           // category C*, assigned or not
+bool IsControl(int32_t code);         // Cc, Cf, Co: what BERT's clean_text removes
 
 // True where an extended grapheme cluster ends between two neighbours. `state` starts at 0 and is
 // carried.
