@@ -67,15 +67,22 @@ std::string Fill(std::string_view text, const std::string& commands, const std::
   return filled;
 }
 
+// Named subcommands; an option group is a nameless one.
 std::vector<const CLI::App*> Subcommands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
+  return app.get_subcommands([](const CLI::App* sub) { return !sub->get_name().empty(); });
 }
 
 // Options that a person may type; hidden ones have no group.
 std::vector<const CLI::Option*> FlagsOf(const CLI::App& app) {
   std::vector<const CLI::Option*> flags;
   for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_positional() && !option->get_group().empty()) flags.push_back(option);
+    if (option->nonpositional() && !option->get_group().empty()) flags.push_back(option);
+  }
+  for (const CLI::App* group :
+       app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); })) {
+    for (const CLI::Option* option : FlagsOf(*group)) {
+      if (option != group->get_help_ptr()) flags.push_back(option);  // its command has one
+    }
   }
   return flags;
 }
