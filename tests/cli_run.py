@@ -226,7 +226,7 @@ class Probabilities(Case):
 
 class Complaints(Case):
     def test_wrong_command_lines(self):
-        for flags in (["--no-such-flag"], ["-n", "many"], ["-n", -2], ["-t", -1], ["--temp", "warm"],
+        for flags in (["--no-such-flag"], ["-n", "many"], ["-n", -2], ["-t", -1], ["--temp", "warm"], ["--seed", 1 << 63],
                       ["--cache-type-k", "q3"], ["--backend", "tpu"], ["-f", "a", "-p", "b"], ["--logprobs", -1]):
             with self.subTest(flags):
                 self.fails(2, *GREEDY, *([] if "-p" in flags else ["-p", "x"]), *flags)

@@ -1,5 +1,8 @@
 #include "cli/sampling_flags.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -7,26 +10,49 @@
 
 namespace lucid::cli {
 
+namespace {
+
+// The parser of the flags would take the nearest number that there is, and so give another seed
+// than the user's.
+std::string CheckSeed(const std::string& text) {
+  int64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc() && end == text.data() + text.size()) return "";
+  return fmt::format("the seed {} is not a whole number below 2^63", text);
+}
+
+}  // namespace
+
 void AddSamplingFlags(CLI::App& command, SamplingFlags& flags) {
   SamplerParams& p = flags.params;
   std::string names;
-  for (const SamplerInfo& info : AllSamplers()) names += (names.empty() ? "" : ";") + std::string(info.name);
+  for (const SamplerInfo& info : AllSamplers())
+    names += (names.empty() ? "" : ";") + std::string(info.name);
   const std::string group = "Sampling";
   const auto add = [&](const char* name, auto& value, const std::string& help) {
-    command.add_option(name, value, help)->capture_default_str()->group(group);
+    return command.add_option(name, value, help)->capture_default_str()->group(group);
   };
-  add("-s,--seed", flags.seed, "seed of the sampler; negative: a fresh one");
+  add("-s,--seed", flags.seed, "seed of the sampler; negative: a fresh one")->check(CheckSeed, "");
   add("--temp,--temperature", p.temperature, "temperature; 0: greedy");
   add("--top-k", p.top_k, "keep the k most likely tokens; 0: all");
   add("--top-p", p.top_p, "keep the smallest set of at least this probability; 1: all");
-  add("--min-p", p.min_p, "keep tokens of at least this share of the most likely one's probability; 0: all");
-  add("--typical,--typical-p", p.typical_p, "keep locally typical tokens of this probability; 1: all");
-  add("--repeat-penalty", p.repetition_penalty, "divide the logits of tokens that occurred; 1: off");
-  add("--frequency-penalty", p.frequency_penalty, "subtract this for each time a token occurred in the reply");
+  add("--min-p", p.min_p,
+      "keep tokens of at least this share of the most likely one's probability; 0: all");
+  add("--typical,--typical-p", p.typical_p,
+      "keep locally typical tokens of this probability; 1: all");
+  add("--repeat-penalty", p.repetition_penalty,
+      "divide the logits of tokens that occurred; 1: off");
+  add("--frequency-penalty", p.frequency_penalty,
+      "subtract this for each time a token occurred in the reply");
   add("--presence-penalty", p.presence_penalty, "subtract this once a token occurred in the reply");
   add("--repeat-last-n", p.repeat_last_n, "the penalties look at this many last tokens; -1: all");
-  command.add_option("--samplers", flags.samplers, "the stages in order, separated by ';'; all: " + names)->group(group);
-  command.add_option("--logit-bias", flags.logit_bias, "TOKEN_ID+BIAS or TOKEN_ID-BIAS, e.g. 15-inf; may be repeated")
+  command
+      .add_option("--samplers", flags.samplers,
+                  "the stages in order, separated by ';'; all: " + names)
+      ->group(group);
+  command
+      .add_option("--logit-bias", flags.logit_bias,
+                  "TOKEN_ID+BIAS or TOKEN_ID-BIAS, e.g. 15-inf; may be repeated")
       ->group(group);
 }
 
@@ -40,7 +66,8 @@ Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text) {
                      id <= std::numeric_limits<int32_t>::max();
   const float bias = id_ok ? std::strtof(text.c_str() + sign, &end) : 0;
   if (!id_ok || *end != '\0' || std::isnan(bias)) {
-    return Err(ErrorCode::kInvalidArgument, "--logit-bias '{}' is not TOKEN_ID+BIAS or TOKEN_ID-BIAS", text);
+    return Err(ErrorCode::kInvalidArgument,
+               "--logit-bias '{}' is not TOKEN_ID+BIAS or TOKEN_ID-BIAS", text);
   }
   return std::pair{static_cast<int32_t>(id), bias};
 }
