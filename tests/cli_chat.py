@@ -295,6 +295,21 @@ class OnATerminal(ChatCase):
         terminal.send("\x04")
         self.assertEqual(terminal.end(), 0)
 
+    def test_ctrl_c_before_the_reply_takes_the_message_back(self):
+        terminal = self.chat("-b", "1", "-c", "100000", "--backend", "reference")
+        for _ in range(40):  # a long message, computed token by token
+            terminal.line("Once upon a time there was a little cat. " * 20 + "\\")
+        terminal.line("The end.")
+        terminal.expect(r"The end\.\n")
+        terminal.send("\x03")
+        terminal.expect("nothing has changed")
+        terminal.expect("> ")
+        terminal.line("/stats")
+        terminal.expect("conversation  0 turns")
+        terminal.expect("> ")
+        terminal.send("\x04")
+        self.assertEqual(terminal.end(), 0)
+
     def test_ctrl_c_at_the_prompt_drops_the_line_and_twice_leaves(self):
         terminal = self.chat()
         terminal.send("half a line")

@@ -9,8 +9,10 @@ namespace lucid {
 Result<Buffer> Buffer::Allocate(size_t bytes) {
   Buffer buffer;
   if (bytes == 0) return buffer;
-  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED) return Err(ErrorCode::kCapacity, "cannot allocate {} bytes of memory", bytes);
+  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED)
+    return Err(ErrorCode::kCapacity, "cannot allocate {} bytes of memory", bytes);
   buffer.data_ = static_cast<std::byte*>(map);
   buffer.size_ = bytes;
   return buffer;

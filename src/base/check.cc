@@ -6,7 +6,8 @@
 namespace lucid {
 
 void CheckFailed(const char* condition, const char* file, int line, const std::string& note) {
-  fmt::print(stderr, "lucid: internal error at {}:{}: {} does not hold. {}\n", file, line, condition, note);
+  fmt::print(stderr, "lucid: internal error at {}:{}: {} does not hold. {}\n", file, line,
+             condition, note);
   std::abort();
 }
 

@@ -8,15 +8,16 @@
 
 namespace lucid {
 
-[[noreturn]] void CheckFailed(const char* condition, const char* file, int line, const std::string& note);
+[[noreturn]] void CheckFailed(const char* condition, const char* file, int line,
+                              const std::string& note);
 
 }  // namespace lucid
 
-#define LUCID_CHECK(condition, ...)                                                          \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                         \
-      ::lucid::CheckFailed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));   \
-    }                                                                                        \
+#define LUCID_CHECK(condition, ...)                                                        \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]] {                                                       \
+      ::lucid::CheckFailed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                      \
   } while (false)
 
 #ifdef NDEBUG

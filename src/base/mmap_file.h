@@ -11,8 +11,8 @@ namespace lucid {
 
 class MmapFile {
  public:
-  // Maps `path` read-only. kNotFound if it is absent, kIo if it cannot be opened or mapped (a folder,
-  // a device). An empty file maps to an empty span.
+  // Maps `path` read-only. kNotFound if it is absent, kIo if it cannot be opened or mapped (a
+  // folder, a device). An empty file maps to an empty span.
   static Result<MmapFile> Open(const std::string& path);
 
   MmapFile() = default;

@@ -1,7 +1,8 @@
 // Result<T>: how every fallible function reports input, file and capacity errors.
 //
-// An Error is one clear sentence for the person who gave the input; it names the tensor, key, flag or
-// limit. Broken invariants of our own are not Errors: they stop the program through base/check.h.
+// An Error is one clear sentence for the person who gave the input; it names the tensor, key, flag
+// or limit. Broken invariants of our own are not Errors: they stop the program through
+// base/check.h.
 #pragma once
 
 #include <string>
@@ -44,11 +45,11 @@ tl::unexpected<Error> Err(ErrorCode code, fmt::format_string<Args...> format, Ar
 }  // namespace lucid
 
 // Returns the error of `expr` (a Status or Result) from the enclosing function, if there is one.
-#define LUCID_RETURN_IF_ERROR(expr)                                             \
-  do {                                                                          \
-    if (auto&& lucid_status_ = (expr); !lucid_status_) {                        \
-      return tl::unexpected<::lucid::Error>(lucid_status_.error());             \
-    }                                                                           \
+#define LUCID_RETURN_IF_ERROR(expr)                                 \
+  do {                                                              \
+    if (auto&& lucid_status_ = (expr); !lucid_status_) {            \
+      return tl::unexpected<::lucid::Error>(lucid_status_.error()); \
+    }                                                               \
   } while (false)
 
 #define LUCID_CONCAT_INNER_(a, b) a##b
@@ -57,7 +58,7 @@ tl::unexpected<Error> Err(ErrorCode code, fmt::format_string<Args...> format, Ar
 // LUCID_ASSIGN_OR_RETURN(auto x, F()): the value of F(), or its error returned from here.
 #define LUCID_ASSIGN_OR_RETURN(decl, expr) \
   LUCID_ASSIGN_OR_RETURN_IMPL_(LUCID_CONCAT_(lucid_result_, __LINE__), decl, expr)
-#define LUCID_ASSIGN_OR_RETURN_IMPL_(tmp, decl, expr)              \
-  auto tmp = (expr);                                               \
+#define LUCID_ASSIGN_OR_RETURN_IMPL_(tmp, decl, expr)                      \
+  auto tmp = (expr);                                                       \
   if (!tmp) return tl::unexpected<::lucid::Error>(std::move(tmp).error()); \
   decl = *std::move(tmp)

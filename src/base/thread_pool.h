@@ -1,7 +1,8 @@
 // ThreadPool: a fixed set of threads that run one function together, with a barrier they share.
 //
-// Run() starts the function on all threads (the caller is thread 0) and returns when all have finished. Inside, the
-// threads meet at Barrier(). Workers spin briefly between runs and then sleep, so an idle engine costs no CPU.
+// Run() starts the function on all threads (the caller is thread 0) and returns when all have
+// finished. Inside, the threads meet at Barrier(). Workers spin briefly between runs and then
+// sleep, so an idle engine costs no CPU.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class ThreadPool {
   // Calls body(thread) on every thread, 0 <= thread < size(). Not re-entrant; one caller at a time.
   void Run(const std::function<void(int)>& body);
 
-  // Waits until all threads of the current Run() have come here. Every thread must call it equally often.
+  // Waits until all threads of the current Run() have come here. Every thread must call it equally
+  // often.
   void Barrier();
 
  private:

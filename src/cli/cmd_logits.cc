@@ -1,4 +1,5 @@
-// lucid logits: the logits of every position, and on request the hidden states, as a safetensors file.
+// lucid logits: the logits of every position, and on request the hidden states, as a safetensors
+// file.
 #include <fmt/format.h>
 
 #include <map>
@@ -18,8 +19,8 @@ struct LogitsFlags {
   bool hidden = false;
 };
 
-// Keeps the residual stream at the embedding, after every layer, and after the final norm, under the names that
-// Hugging Face users know.
+// Keeps the residual stream at the embedding, after every layer, and after the final norm, under
+// the names that Hugging Face users know.
 class HiddenTap final : public Observer {
  public:
   void AfterOp(const ObservedOp& observed) override {
@@ -64,12 +65,13 @@ Status Run(const LogitsFlags& flags) {
   const auto n = static_cast<int64_t>(ids.size());
   std::vector<float> logits;
   HiddenTap tap;
-  LUCID_RETURN_IF_ERROR(engine->Forward(ids, flags.hidden ? &tap : nullptr, [&](int64_t, int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const std::span<const float> row = engine->LogitsRow(i);
-      logits.insert(logits.end(), row.begin(), row.end());
-    }
-  }));
+  LUCID_RETURN_IF_ERROR(
+      engine->Forward(ids, flags.hidden ? &tap : nullptr, [&](int64_t, int64_t rows) {
+        for (int64_t i = 0; i < rows; ++i) {
+          const std::span<const float> row = engine->LogitsRow(i);
+          logits.insert(logits.end(), row.begin(), row.end());
+        }
+      }));
   std::vector<SafetensorsTensor> tensors = {{"logits", RowsOf(logits, n)}};
   for (const auto& [name, values] : tap.tensors) tensors.push_back({name, RowsOf(values, n)});
   LUCID_RETURN_IF_ERROR(WriteSafetensors(flags.out, tensors));
@@ -81,7 +83,8 @@ Status Run(const LogitsFlags& flags) {
 }  // namespace
 
 void AddLogitsCommand(CLI::App& root, CommandContext& context) {
-  CLI::App* command = root.add_subcommand("logits", "Write the logits of every position to a safetensors file");
+  CLI::App* command =
+      root.add_subcommand("logits", "Write the logits of every position to a safetensors file");
   auto flags = std::make_shared<LogitsFlags>();
   // A measuring tool keeps the cache exact unless told otherwise.
   flags->model.cache_type_k = flags->model.cache_type_v = "f32";
@@ -91,8 +94,9 @@ void AddLogitsCommand(CLI::App& root, CommandContext& context) {
   input->add_option("-p,--prompt", flags->prompt, "text to encode instead of ids");
   input->require_option(1);
   command->add_option("-o,--out", flags->out, "the file to write")->required();
-  command->add_flag("--hidden", flags->hidden,
-                    "also write hidden.embed, hidden.layer<N> and hidden.final_norm, [tokens, dim]");
+  command->add_flag(
+      "--hidden", flags->hidden,
+      "also write hidden.embed, hidden.layer<N> and hidden.final_norm, [tokens, dim]");
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
   });

@@ -1,4 +1,5 @@
-// lucid run: one prompt, one streamed reply. Chat templates apply unless --raw; figures go to stderr.
+// lucid run: one prompt, one streamed reply. Chat templates apply unless --raw; figures go to
+// stderr.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ struct RunFlags {
   std::string prompt, file, system, chat_template_file;
   CLI::Option* prompt_option = nullptr;
   int64_t n_predict = -1;
-  bool raw = false, json = false, explain = false, ignore_eos = false, stats = false, no_stats = false;
+  bool raw = false, json = false, explain = false, ignore_eos = false, stats = false,
+       no_stats = false;
   std::vector<std::string> stop;
   int logprobs = -1;
 };
@@ -33,7 +35,8 @@ Result<std::string> ReadPrompt(const RunFlags& flags) {
   if (flags.prompt_option->count() > 0) return flags.prompt;
   if (!flags.file.empty()) return ReadTextFile(flags.file);
   if (isatty(STDIN_FILENO)) {
-    return Err(ErrorCode::kInvalidArgument, "no prompt: give one with -p or -f, pipe one in, or use 'lucid chat'");
+    return Err(ErrorCode::kInvalidArgument,
+               "no prompt: give one with -p or -f, pipe one in, or use 'lucid chat'");
   }
   return ReadTextFile("-");
 }
@@ -50,7 +53,9 @@ Result<const ChatTemplate*> FindTemplate(const RunFlags& flags, const Engine& en
   Result<const ChatTemplate*> found = engine.chat_template();
   if (found || found.error().code != ErrorCode::kNotFound) return found;
   if (!flags.system.empty()) return found;  // a system message needs a template
-  fmt::print(stderr, "lucid: the model has no chat template; continuing the prompt as it is (like --raw)\n");
+  fmt::print(
+      stderr,
+      "lucid: the model has no chat template; continuing the prompt as it is (like --raw)\n");
   return nullptr;
 }
 
@@ -63,7 +68,8 @@ Result<std::vector<TokenId>> EncodePrompt(const RunFlags& flags, const Engine& e
   Json messages = Json::array();
   if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
   messages.push_back({{"role", "user"}, {"content", text}});
-  LUCID_ASSIGN_OR_RETURN(ChatPrompt prompt, RenderChatPrompt(*chat_template, *tokenizer, messages, {}));
+  LUCID_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                         RenderChatPrompt(*chat_template, *tokenizer, messages, {}));
   return std::move(prompt.ids);
 }
 
@@ -71,12 +77,15 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string Piece(const Tokenizer& tokenizer, TokenId id) { return Quoted(std::string(tokenizer.PieceBytes(id))); }
+std::string Piece(const Tokenizer& tokenizer, TokenId id) {
+  return Quoted(std::string(tokenizer.PieceBytes(id)));
+}
 
 std::string Candidates(const Tokenizer& tokenizer, std::span<const TokenProb> list) {
   std::string text;
   for (const TokenProb& t : list) {
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", Piece(tokenizer, t.id), std::exp(t.logprob));
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : "  ", Piece(tokenizer, t.id),
+                        std::exp(t.logprob));
   }
   return text;
 }
@@ -86,32 +95,40 @@ void PrintExplanation(const Tokenizer& tokenizer, const TokenOutput& out, size_t
   const SampleReport& report = *out.explain;
   fmt::print("token {}: {} {}\n", index, out.id, Piece(tokenizer, out.id));
   fmt::print("  before: {}\n", Candidates(tokenizer, report.top_before));
-  fmt::print("  {:<28} {:>17} {:>13} {:>18}\n", "stage", "candidates", "mass removed", "entropy (nats)");
+  fmt::print("  {:<28} {:>17} {:>13} {:>18}\n", "stage", "candidates", "mass removed",
+             "entropy (nats)");
   for (const StageReport& stage : report.stages) {
-    fmt::print("  {:<28} {:>7} -> {:>6} {:>13.6f} {:>8.4f} -> {:>6.4f}\n", stage.setting, stage.kept_before,
-               stage.kept_after, stage.mass_removed, stage.entropy_before, stage.entropy_after);
+    fmt::print("  {:<28} {:>7} -> {:>6} {:>13.6f} {:>8.4f} -> {:>6.4f}\n", stage.setting,
+               stage.kept_before, stage.kept_after, stage.mass_removed, stage.entropy_before,
+               stage.entropy_after);
   }
   fmt::print("  after:  {}\n", Candidates(tokenizer, report.top_after));
   if (std::isnan(report.draw)) {
     fmt::print("  draw:   none, one candidate is left\n");
   } else {
-    fmt::print("  draw:   u = {:.6f}, chosen with probability {:.4f}\n", report.draw, report.final_prob);
+    fmt::print("  draw:   u = {:.6f}, chosen with probability {:.4f}\n", report.draw,
+               report.final_prob);
   }
 }
 
 void PrintLogprobs(const Tokenizer& tokenizer, const TokenOutput& out) {
   fmt::print("{:>8} {:<20} {:>9.5f}", out.id, Piece(tokenizer, out.id), out.logprobs->chosen);
-  for (const TokenProb& t : out.logprobs->top) fmt::print("  {} {:.5f}", Piece(tokenizer, t.id), t.logprob);
+  for (const TokenProb& t : out.logprobs->top)
+    fmt::print("  {} {:.5f}", Piece(tokenizer, t.id), t.logprob);
   fmt::print("\n");
 }
 
 // A log-probability as JSON: null where it is minus infinity.
-Json Number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+Json Number(double x) {
+  return std::isfinite(x) ? Json(x) : Json(nullptr);
+}
 
 Json ProbsJson(const Tokenizer& tokenizer, std::span<const TokenProb> list) {
   Json array = Json::array();
   for (const TokenProb& t : list) {
-    array.push_back({{"id", t.id}, {"token", std::string(tokenizer.PieceBytes(t.id))}, {"logprob", Number(t.logprob)}});
+    array.push_back({{"id", t.id},
+                     {"token", std::string(tokenizer.PieceBytes(t.id))},
+                     {"logprob", Number(t.logprob)}});
   }
   return array;
 }
@@ -134,11 +151,12 @@ Json ExplainJson(const Tokenizer& tokenizer, const SampleReport& report) {
           {"final_prob", report.final_prob}};
 }
 
-Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& reply, const Request& request,
-               const std::string& sampler) {
+Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& reply,
+               const Request& request, const std::string& sampler) {
   Json tokens = Json::array();
   for (const TokenOutput& out : reply.outputs) {
-    Json token = {{"id", out.id}, {"token", std::string(tokenizer.PieceBytes(out.id))}, {"text", out.text}};
+    Json token = {
+        {"id", out.id}, {"token", std::string(tokenizer.PieceBytes(out.id))}, {"text", out.text}};
     if (out.logprobs) {
       token["logprob"] = Number(out.logprobs->chosen);
       token["top_logprobs"] = ProbsJson(tokenizer, out.logprobs->top);
@@ -169,7 +187,8 @@ Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& re
 
 Status Run(const RunFlags& flags, CommandContext& context) {
   LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
-  LUCID_RETURN_IF_ERROR(SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
+  LUCID_RETURN_IF_ERROR(
+      SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(flags.model));
   Request request;
   LUCID_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(flags, *engine));
@@ -219,17 +238,25 @@ void AddRunCommand(CLI::App& root, CommandContext& context) {
   command->add_option("-f,--file", flags->file, "read the prompt from a file; - is standard input")
       ->excludes(flags->prompt_option);
   command->add_option("--system", flags->system, "a system message before the prompt");
-  command->add_option("-n,--n-predict", flags->n_predict, "most tokens to generate; -1: until the model ends")
+  command
+      ->add_option("-n,--n-predict", flags->n_predict,
+                   "most tokens to generate; -1: until the model ends")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--raw", flags->raw, "continue the prompt as it is, without the chat template");
-  command->add_option("--chat-template", flags->chat_template_file, "a file with the template to use");
-  command->add_option("--stop,-r,--reverse-prompt", flags->stop, "end the reply before this text; may be repeated")
+  command->add_option("--chat-template", flags->chat_template_file,
+                      "a file with the template to use");
+  command
+      ->add_option("--stop,-r,--reverse-prompt", flags->stop,
+                   "end the reply before this text; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--ignore-eos", flags->ignore_eos, "go on after the end-of-generation token");
-  command->add_option("--logprobs", flags->logprobs, "print each token's log-probability and N alternatives")
+  command
+      ->add_option("--logprobs", flags->logprobs,
+                   "print each token's log-probability and N alternatives")
       ->check(CLI::Range(0, 1000));
-  command->add_flag("--explain-sampling", flags->explain, "print what every sampler stage did, for each token");
+  command->add_flag("--explain-sampling", flags->explain,
+                    "print what every sampler stage did, for each token");
   command->add_flag("--json", flags->json, "print one JSON object at the end instead of streaming");
   command->add_flag("--stats", flags->stats, "print the line of figures even when piped");
   command->add_flag("--no-stats", flags->no_stats, "never print the line of figures");

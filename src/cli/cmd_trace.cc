@@ -1,4 +1,5 @@
-// lucid trace: every op of a prefill and of the decode step after it, with shapes, dtypes, kernels, costs and times.
+// lucid trace: every op of a prefill and of the decode step after it, with shapes, dtypes, kernels,
+// costs and times.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,19 +61,23 @@ Status Run(const TraceFlags& flags) {
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return {};
   }
-  fmt::print("# prefill: {} tokens\n{}\n# decode: 1 token at position {}\n{}", ids.size(), PrintTrace(prefill.ops()),
-             ids.size(), PrintTrace(decode.ops()));
+  fmt::print("# prefill: {} tokens\n{}\n# decode: 1 token at position {}\n{}", ids.size(),
+             PrintTrace(prefill.ops()), ids.size(), PrintTrace(decode.ops()));
   return {};
 }
 
 }  // namespace
 
 void AddTraceCommand(CLI::App& root, CommandContext& context) {
-  CLI::App* command = root.add_subcommand("trace", "Show every op of a prefill and a decode step as it ran");
+  CLI::App* command =
+      root.add_subcommand("trace", "Show every op of a prefill and a decode step as it ran");
   auto flags = std::make_shared<TraceFlags>();
   AddModelFlags(*command, flags->model);
-  CLI::Option* tokens = command->add_option("--tokens", flags->tokens, "token ids of the prompt, separated by commas");
-  command->add_option("-p,--prompt", flags->prompt, "text of the prompt")->excludes(tokens)->capture_default_str();
+  CLI::Option* tokens = command->add_option("--tokens", flags->tokens,
+                                            "token ids of the prompt, separated by commas");
+  command->add_option("-p,--prompt", flags->prompt, "text of the prompt")
+      ->excludes(tokens)
+      ->capture_default_str();
   command->add_flag("--plan", flags->plan, "print the plan, symbolic, without running it");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer("--backend reference traces the plan as declared, before ops are fused.");

@@ -10,7 +10,9 @@ namespace {
 
 volatile std::sig_atomic_t g_interrupted = 0;
 
-void OnInterrupt(int) { g_interrupted = 1; }
+void OnInterrupt(int) {
+  g_interrupted = 1;
+}
 
 }  // namespace
 
@@ -19,11 +21,16 @@ InterruptGuard::InterruptGuard() {
   previous_ = std::signal(SIGINT, OnInterrupt);
 }
 
-InterruptGuard::~InterruptGuard() { std::signal(SIGINT, previous_); }
+InterruptGuard::~InterruptGuard() {
+  std::signal(SIGINT, previous_);
+}
 
-bool InterruptGuard::interrupted() { return g_interrupted != 0; }
+bool InterruptGuard::interrupted() {
+  return g_interrupted != 0;
+}
 
-Result<Reply> Generate(Engine& engine, Request request, const std::function<void(const TokenOutput&)>& on_output) {
+Result<Reply> Generate(Engine& engine, Request request,
+                       const std::function<void(const TokenOutput&)>& on_output) {
   const InterruptGuard guard;
   using Clock = std::chrono::steady_clock;
   Clock::time_point first_token;
@@ -34,10 +41,12 @@ Result<Reply> Generate(Engine& engine, Request request, const std::function<void
     if (InterruptGuard::interrupted()) {
       engine.Abort(id);
       reply.cause = StopCause::kAborted;
-      // The engine reports figures of what ended by itself; of the rest, only the reply's speed is known here.
+      // The engine reports figures of what ended by itself; of the rest, only the reply's speed is
+      // known here.
       reply.stats.generated_tokens = static_cast<int64_t>(reply.outputs.size());
       if (!reply.outputs.empty()) {
-        reply.stats.decode_seconds = std::chrono::duration<double>(Clock::now() - first_token).count();
+        reply.stats.decode_seconds =
+            std::chrono::duration<double>(Clock::now() - first_token).count();
       }
       break;
     }

@@ -29,9 +29,10 @@ struct Reply {
   RequestStats stats;
 };
 
-// Submits and steps until the request ends, or until Ctrl-C (cause kAborted; what was said stays). `on_output` sees each
-// token as it comes.
-Result<Reply> Generate(Engine& engine, Request request, const std::function<void(const TokenOutput&)>& on_output);
+// Submits and steps until the request ends, or until Ctrl-C (cause kAborted; what was said stays).
+// `on_output` sees each token as it comes.
+Result<Reply> Generate(Engine& engine, Request request,
+                       const std::function<void(const TokenOutput&)>& on_output);
 
 // "prompt 12 tokens (4 cached) 345.6 tok/s | reply 64 tokens 123.4 tok/s | stop: length | seed 7".
 std::string StatsLine(const Reply& reply, uint64_t seed);

@@ -8,24 +8,36 @@
 namespace lucid::cli {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
-  command.add_option("-m,--model", flags.model, "model: a file, a folder or a name of 'lucid models'")->required();
+  command
+      .add_option("-m,--model", flags.model, "model: a file, a folder or a name of 'lucid models'")
+      ->required();
   command.add_option("-t,--threads", flags.threads, "threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command.add_option("-c,--ctx-size", flags.context, "context in tokens; 0: what the model was trained for")
+  command
+      .add_option("-c,--ctx-size", flags.context,
+                  "context in tokens; 0: what the model was trained for")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command.add_option("-b,--batch-size", flags.batch, "most prompt tokens computed in one step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
-  command.add_option("--backend", flags.backend, "cpu, or reference: naive float32 kernels, the definition of each op")
+  command
+      .add_option("--backend", flags.backend,
+                  "cpu, or reference: naive float32 kernels, the definition of each op")
       ->check(CLI::IsMember({"cpu", "reference"}))
       ->capture_default_str();
-  command.add_option("--isa", flags.isa, "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
-  command.add_option("--cache-type-k", flags.cache_type_k, "element type of cached keys: f16, bf16, f32")
+  command.add_option(
+      "--isa", flags.isa,
+      "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
+  command
+      .add_option("--cache-type-k", flags.cache_type_k,
+                  "element type of cached keys: f16, bf16, f32")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}))
       ->capture_default_str();
-  command.add_option("--cache-type-v", flags.cache_type_v, "element type of cached values: f16, bf16, f32")
+  command
+      .add_option("--cache-type-v", flags.cache_type_v,
+                  "element type of cached values: f16, bf16, f32")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}))
       ->capture_default_str();
 }
@@ -38,7 +50,8 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags) {
   config.batch = flags.batch;
   config.backend = flags.backend == "reference" ? BackendKind::kReference : BackendKind::kCpu;
   config.isa = !flags.isa.empty() ? flags.isa : Env("LUCID_ISA").value_or("");
-  config.cache_type_k = *DTypeFromName(flags.cache_type_k);  // the flag's check admits only names that exist
+  config.cache_type_k =
+      *DTypeFromName(flags.cache_type_k);  // the flag's check admits only names that exist
   config.cache_type_v = *DTypeFromName(flags.cache_type_v);
   return Engine::Load(config);
 }

@@ -20,7 +20,8 @@ struct ModelFlags {
   std::string cache_type_v = "f16";
 };
 
-// Adds -m, -t, -c, -b, --backend, --isa, --cache-type-k, --cache-type-v. Values already in `flags` are the defaults.
+// Adds -m, -t, -c, -b, --backend, --isa, --cache-type-k, --cache-type-v. Values already in `flags`
+// are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 
 // Resolves the model's name and loads it.

@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Unicode's noncharacters U+FDD0 to U+FDEF never stand for text, so one that the messages do not hold can mark a place.
+// Unicode's noncharacters U+FDD0 to U+FDEF never stand for text, so one that the messages do not
+// hold can mark a place.
 constexpr int kFirstMark = 0xFDD0, kLastMark = 0xFDEF;
 
 std::string MarkText(int code) {
@@ -26,11 +27,13 @@ std::string FindUnusedMark(const std::string& messages) {
 }
 
 // Puts the mark after the first byte of every place where a control token is spelled.
-void MarkControlTokens(std::string& text, const std::vector<AddedToken>& added, std::string_view mark) {
+void MarkControlTokens(std::string& text, const std::vector<AddedToken>& added,
+                       std::string_view mark) {
   std::vector<size_t> starts;
   for (const AddedToken& token : added) {
     if (!token.special || token.content.empty()) continue;
-    for (size_t at = text.find(token.content); at != std::string::npos; at = text.find(token.content, at + 1)) {
+    for (size_t at = text.find(token.content); at != std::string::npos;
+         at = text.find(token.content, at + 1)) {
       starts.push_back(at);
     }
   }
@@ -76,13 +79,17 @@ Result<ChatPrompt> RenderChatPrompt(const ChatTemplate& chat_template, const Tok
   if (options.eos_token.empty()) options.eos_token = PieceOrEmpty(tokenizer, vocab.eos_id);
 
   Json marked = messages;
-  const auto dump = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const auto dump = [](const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
   const std::string mark = FindUnusedMark(dump(messages) + dump(options.variables));
   if (mark.empty()) {
-    return Err(ErrorCode::kInvalidArgument, "the messages hold every Unicode noncharacter from U+FDD0 to U+FDEF");
+    return Err(ErrorCode::kInvalidArgument,
+               "the messages hold every Unicode noncharacter from U+FDD0 to U+FDEF");
   }
   MarkStrings(marked, vocab.added, mark);
-  MarkStrings(options.variables, vocab.added, mark);  // documents and tool descriptions are data too
+  MarkStrings(options.variables, vocab.added,
+              mark);  // documents and tool descriptions are data too
 
   ChatPrompt prompt;
   LUCID_ASSIGN_OR_RETURN(prompt.text, chat_template.Render(marked, options));

@@ -15,10 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-// Rows of logits that Forward() computes in one step: enough to share the pass over the output matrix, small enough that
-// a large vocabulary's rows stay within tens of megabytes.
+// Rows of logits that Forward() computes in one step: enough to share the pass over the output
+// matrix, small enough that a large vocabulary's rows stay within tens of megabytes.
 constexpr int64_t kForwardChunk = 32;
 
 // Positions in a cache block.
@@ -48,7 +50,8 @@ struct Running {
 }  // namespace
 
 double RequestStats::prefill_tokens_per_second() const {
-  return prefill_seconds > 0 ? static_cast<double>(prompt_tokens - cached_tokens) / prefill_seconds : 0;
+  return prefill_seconds > 0 ? static_cast<double>(prompt_tokens - cached_tokens) / prefill_seconds
+                             : 0;
 }
 
 double RequestStats::decode_tokens_per_second() const {
@@ -74,7 +77,8 @@ struct Engine::Impl {
 
   Status CheckPrompt(std::span<const TokenId> prompt) const;
   void Start(Running& r);
-  void RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs, Observer* observer);
+  void RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs,
+                Observer* observer);
   Result<TokenOutput> Sample(Running& r);
   bool EndsReply(const Running& r, TokenId id) const;
   StopCause FindCause(const Running& r, TokenId id) const;
@@ -84,16 +88,19 @@ Status Engine::Impl::CheckPrompt(std::span<const TokenId> prompt) const {
   if (prompt.empty()) return Err(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   for (const TokenId id : prompt) {
     if (id < 0 || id >= model.config.vocab_size) {
-      return Err(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary of {}", id, model.config.vocab_size);
+      return Err(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary of {}", id,
+                 model.config.vocab_size);
     }
   }
   if (static_cast<int64_t>(prompt.size()) > context) {
-    return Err(ErrorCode::kContextLength, "the prompt has {} tokens, the context holds {}", prompt.size(), context);
+    return Err(ErrorCode::kContextLength, "the prompt has {} tokens, the context holds {}",
+               prompt.size(), context);
   }
   return {};
 }
 
-// Keeps what the cache already has of this prompt; the last token is computed again, since its logits are needed.
+// Keeps what the cache already has of this prompt; the last token is computed again, since its
+// logits are needed.
 void Engine::Impl::Start(Running& r) {
   const std::vector<TokenId>& prompt = r.request.prompt;
   const size_t most = std::min(cached.size(), prompt.size() - 1);
@@ -106,7 +113,8 @@ void Engine::Impl::Start(Running& r) {
   r.started = true;
 }
 
-void Engine::Impl::RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs, Observer* observer) {
+void Engine::Impl::RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs,
+                            Observer* observer) {
   batch.Clear();
   batch.AddSequence(kv->Blocks(sequence));
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -119,7 +127,8 @@ void Engine::Impl::RunChunk(std::span<const TokenId> tokens, int64_t first, bool
 }
 
 bool Engine::Impl::EndsReply(const Running& r, TokenId id) const {
-  return !r.request.ignore_eos && text.tokenizer != nullptr && text.tokenizer->IsEndOfGeneration(id);
+  return !r.request.ignore_eos && text.tokenizer != nullptr &&
+         text.tokenizer->IsEndOfGeneration(id);
 }
 
 StopCause Engine::Impl::FindCause(const Running& r, TokenId id) const {
@@ -128,7 +137,8 @@ StopCause Engine::Impl::FindCause(const Running& r, TokenId id) const {
   const auto generated = static_cast<int64_t>(r.reply.size());
   if (r.request.max_tokens >= 0 && generated >= r.request.max_tokens) return StopCause::kLength;
   // The newest token needs a place too before another can follow.
-  if (static_cast<int64_t>(r.request.prompt.size()) + generated >= context) return StopCause::kLength;
+  if (static_cast<int64_t>(r.request.prompt.size()) + generated >= context)
+    return StopCause::kLength;
   return StopCause::kNone;
 }
 
@@ -138,8 +148,9 @@ Result<TokenOutput> Engine::Impl::Sample(Running& r) {
   out.request = r.id;
   SampleReport report;
   const uint64_t position = r.request.prompt.size() + r.reply.size();
-  LUCID_ASSIGN_OR_RETURN(out.id, r.sampler.Sample(logits, r.request.prompt, r.reply, r.request.rng_stream, position,
-                                                  r.request.explain ? &report : nullptr));
+  LUCID_ASSIGN_OR_RETURN(
+      out.id, r.sampler.Sample(logits, r.request.prompt, r.reply, r.request.rng_stream, position,
+                               r.request.explain ? &report : nullptr));
   if (r.request.explain) out.explain = std::move(report);
   if (r.request.n_logprobs >= 0) out.logprobs = RawLogprobs(logits, out.id, r.request.n_logprobs);
   if (r.reply.empty()) r.first_token = Clock::now();
@@ -166,10 +177,12 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   if (config.batch < 1 || config.batch > 65536) {
-    return Err(ErrorCode::kInvalidArgument, "the batch size is {}, must be 1 to 65536", config.batch);
+    return Err(ErrorCode::kInvalidArgument, "the batch size is {}, must be 1 to 65536",
+               config.batch);
   }
   if (config.n_threads < 0 || config.n_threads > 1024) {
-    return Err(ErrorCode::kInvalidArgument, "the number of threads is {}, must be 1 to 1024", config.n_threads);
+    return Err(ErrorCode::kInvalidArgument, "the number of threads is {}, must be 1 to 1024",
+               config.n_threads);
   }
   LUCID_ASSIGN_OR_RETURN(impl->model, LoadModel(config.model));
   // A model without a tokenizer still computes logits; a tokenizer that is there must be valid.
@@ -181,7 +194,8 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   }
   impl->context = config.context > 0 ? config.context : impl->model.config.context_length;
   if (config.context < 0 || impl->context > int64_t{1} << 30) {
-    return Err(ErrorCode::kInvalidArgument, "the context is {}, must be 1 to {}", config.context, int64_t{1} << 30);
+    return Err(ErrorCode::kInvalidArgument, "the context is {}, must be 1 to {}", config.context,
+               int64_t{1} << 30);
   }
   RunnerOptions options;
   options.backend = config.backend;
@@ -204,7 +218,8 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
 Result<RequestId> Engine::Submit(Request request) {
   LUCID_RETURN_IF_ERROR(impl_->CheckPrompt(request.prompt));
   if (static_cast<int64_t>(request.prompt.size()) >= impl_->context) {
-    return Err(ErrorCode::kContextLength, "the prompt has {} tokens, which leaves no room for a reply in a context of {}",
+    return Err(ErrorCode::kContextLength,
+               "the prompt has {} tokens, which leaves no room for a reply in a context of {}",
                request.prompt.size(), impl_->context);
   }
   LUCID_ASSIGN_OR_RETURN(SamplerChain sampler, SamplerChain::Create(request.sampling));
@@ -213,17 +228,16 @@ Result<RequestId> Engine::Submit(Request request) {
   if (impl_->text.tokenizer != nullptr) {
     detokenizer.emplace(*impl_->text.tokenizer, /*skip_special=*/true, /*at_start=*/false);
   }
-  impl_->queue.push_back(std::make_unique<Running>(Running{
-      .id = ++impl_->last_id,
-      .request = std::move(request),
-      .sampler = std::move(sampler),
-      .stop = std::move(stop),
-      .detokenizer = std::move(detokenizer),
-      .reply = {},
-      .next_position = 0,
-      .started = false,
-      .stats = {},
-      .first_token = {}}));
+  impl_->queue.push_back(std::make_unique<Running>(Running{.id = ++impl_->last_id,
+                                                           .request = std::move(request),
+                                                           .sampler = std::move(sampler),
+                                                           .stop = std::move(stop),
+                                                           .detokenizer = std::move(detokenizer),
+                                                           .reply = {},
+                                                           .next_position = 0,
+                                                           .started = false,
+                                                           .stats = {},
+                                                           .first_token = {}}));
   return impl_->last_id;
 }
 
@@ -247,7 +261,8 @@ Result<std::vector<TokenOutput>> Engine::Step(Observer* observer) {
   }
   if (prefill) {
     const int64_t n = std::min(impl_->config.batch, n_prompt - r.next_position);
-    const std::span<const TokenId> chunk{r.request.prompt.data() + r.next_position, static_cast<size_t>(n)};
+    const std::span<const TokenId> chunk{r.request.prompt.data() + r.next_position,
+                                         static_cast<size_t>(n)};
     impl_->RunChunk(chunk, r.next_position, /*all_outputs=*/false, observer);
     r.next_position += n;
     r.stats.prefill_seconds += SecondsSince(start);
@@ -271,7 +286,9 @@ void Engine::Abort(RequestId id) {
   std::erase_if(impl_->queue, [id](const std::unique_ptr<Running>& r) { return r->id == id; });
 }
 
-bool Engine::busy() const { return !impl_->queue.empty(); }
+bool Engine::busy() const {
+  return !impl_->queue.empty();
+}
 
 Status Engine::Forward(std::span<const TokenId> tokens, Observer* observer,
                        const std::function<void(int64_t, int64_t)>& on_rows) {
@@ -279,24 +296,29 @@ Status Engine::Forward(std::span<const TokenId> tokens, Observer* observer,
   impl_->cached.clear();
   for (size_t first = 0; first < tokens.size(); first += kForwardChunk) {
     const size_t n = std::min<size_t>(kForwardChunk, tokens.size() - first);
-    impl_->RunChunk(tokens.subspan(first, n), static_cast<int64_t>(first), /*all_outputs=*/true, observer);
+    impl_->RunChunk(tokens.subspan(first, n), static_cast<int64_t>(first), /*all_outputs=*/true,
+                    observer);
     on_rows(static_cast<int64_t>(first), static_cast<int64_t>(n));
   }
   return {};
 }
 
-std::span<const float> Engine::LogitsRow(int64_t i) const { return impl_->runner->Logits(i); }
+std::span<const float> Engine::LogitsRow(int64_t i) const {
+  return impl_->runner->Logits(i);
+}
 
 Result<const Tokenizer*> Engine::tokenizer() const {
   if (impl_->text.tokenizer == nullptr) {
-    return Err(ErrorCode::kNotFound, "{} has no tokenizer; give token ids instead of text", impl_->config.model);
+    return Err(ErrorCode::kNotFound, "{} has no tokenizer; give token ids instead of text",
+               impl_->config.model);
   }
   return impl_->text.tokenizer.get();
 }
 
 Result<const ChatTemplate*> Engine::chat_template() const {
   if (impl_->text.chat_template.empty()) {
-    return Err(ErrorCode::kNotFound, "{} has no chat template; give one with --chat-template, or use --raw",
+    return Err(ErrorCode::kNotFound,
+               "{} has no chat template; give one with --chat-template, or use --raw",
                impl_->config.model);
   }
   if (!impl_->chat_template) {
@@ -305,10 +327,20 @@ Result<const ChatTemplate*> Engine::chat_template() const {
   return &*impl_->chat_template;
 }
 
-const Model& Engine::model() const { return impl_->model; }
-const Runner& Engine::runner() const { return *impl_->runner; }
-const EngineConfig& Engine::config() const { return impl_->config; }
-int64_t Engine::context() const { return impl_->context; }
-double Engine::load_seconds() const { return impl_->load_seconds; }
+const Model& Engine::model() const {
+  return impl_->model;
+}
+const Runner& Engine::runner() const {
+  return *impl_->runner;
+}
+const EngineConfig& Engine::config() const {
+  return impl_->config;
+}
+int64_t Engine::context() const {
+  return impl_->context;
+}
+double Engine::load_seconds() const {
+  return impl_->load_seconds;
+}
 
 }  // namespace lucid

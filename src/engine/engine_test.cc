@@ -1,4 +1,5 @@
-// The engine on the small trained model: text in and out, stops, context limits, prefix reuse, seeds.
+// The engine on the small trained model: text in and out, stops, context limits, prefix reuse,
+// seeds.
 #include "engine/engine.h"
 
 #include <gmock/gmock.h>

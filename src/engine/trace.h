@@ -1,4 +1,5 @@
-// Trace: what a step executed, op by op: operands with symbolic and concrete shapes, dtypes, kernel, cost and time.
+// Trace: what a step executed, op by op: operands with symbolic and concrete shapes, dtypes,
+// kernel, cost and time.
 //
 // The same plan that runs is what is printed, so a trace cannot disagree with the execution.
 #pragma once
@@ -17,7 +18,7 @@
 namespace lucid {
 
 struct TracedOperand {
-  std::string role;      // "x", "w", "kv" as the op table calls it; "out" for results
+  std::string role;  // "x", "w", "kv" as the op table calls it; "out" for results
   std::string name;
   std::string dtype;     // "F32", "Q4_K", "I32"; a cache as "F16/F16"
   std::string symbolic;  // "[T, 9, 64]"

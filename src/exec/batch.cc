@@ -14,7 +14,9 @@ void Batch::Clear() {
   blocks_.clear();
 }
 
-void Batch::AddSequence(std::span<const int32_t> blocks) { blocks_.emplace_back(blocks.begin(), blocks.end()); }
+void Batch::AddSequence(std::span<const int32_t> blocks) {
+  blocks_.emplace_back(blocks.begin(), blocks.end());
+}
 
 void Batch::AddToken(int32_t token, int64_t position, bool wants_output) {
   LUCID_CHECK(!blocks_.empty(), "a token before any sequence");
@@ -29,7 +31,8 @@ StepView Batch::View() {
   for (const auto& blocks : blocks_) stride = std::max(stride, blocks.size());
   block_tables_.assign(stride * blocks_.size(), 0);
   for (size_t s = 0; s < blocks_.size(); ++s) {
-    std::copy(blocks_[s].begin(), blocks_[s].end(), block_tables_.begin() + static_cast<ptrdiff_t>(s * stride));
+    std::copy(blocks_[s].begin(), blocks_[s].end(),
+              block_tables_.begin() + static_cast<ptrdiff_t>(s * stride));
   }
   StepView view;
   view.n_tokens = n_tokens();

@@ -14,11 +14,15 @@ std::vector<float> InverseFrequencies(const RopeSpec& spec, std::span<const floa
   LUCID_CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == n);
   std::vector<float> table(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
-    double freq = std::pow(spec.theta, -2.0 * static_cast<double>(i) / static_cast<double>(spec.rotary_dim));
+    double freq =
+        std::pow(spec.theta, -2.0 * static_cast<double>(i) / static_cast<double>(spec.rotary_dim));
     if (!factors.empty()) freq /= factors[static_cast<size_t>(i)];
     switch (spec.scaling) {
-      case RopeSpec::Scaling::kNone: break;
-      case RopeSpec::Scaling::kLinear: freq /= spec.factor; break;
+      case RopeSpec::Scaling::kNone:
+        break;
+      case RopeSpec::Scaling::kLinear:
+        freq /= spec.factor;
+        break;
       case RopeSpec::Scaling::kLlama3: {
         const double wavelength = 2.0 * std::numbers::pi / freq;
         const double longest = spec.original_context / spec.low_freq_factor;
@@ -47,35 +51,55 @@ class ArgsMaker {
 
   std::pair<KernelOp, KernelArgs> Make(const Op& op) {
     switch (op.kind) {
-      case OpKind::kEmbed: return {KernelOp::kEmbed, Embed(op)};
-      case OpKind::kRmsNorm: return {KernelOp::kRmsNorm, RmsNorm(op)};
-      case OpKind::kLinear: return {KernelOp::kLinear, Linear(op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0])};
-      case OpKind::kRope: return {KernelOp::kRope, Rope(op)};
-      case OpKind::kKvStore: return {KernelOp::kKvStore, KvStore(op)};
-      case OpKind::kAttention: return {KernelOp::kAttention, Attention(op)};
+      case OpKind::kEmbed:
+        return {KernelOp::kEmbed, Embed(op)};
+      case OpKind::kRmsNorm:
+        return {KernelOp::kRmsNorm, RmsNorm(op)};
+      case OpKind::kLinear:
+        return {KernelOp::kLinear, Linear(op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0])};
+      case OpKind::kRope:
+        return {KernelOp::kRope, Rope(op)};
+      case OpKind::kKvStore:
+        return {KernelOp::kKvStore, KvStore(op)};
+      case OpKind::kAttention:
+        return {KernelOp::kAttention, Attention(op)};
       case OpKind::kAdd:
-        return {KernelOp::kAdd, AddArgs{.a = Ptr(op.inputs[0]), .b = Ptr(op.inputs[1]), .y = Ptr(op.outputs[0]),
-                                        .dim = Width(op.outputs[0]), .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kAdd, AddArgs{.a = Ptr(op.inputs[0]),
+                                        .b = Ptr(op.inputs[1]),
+                                        .y = Ptr(op.outputs[0]),
+                                        .dim = Width(op.outputs[0]),
+                                        .rows = Rows(op.outputs[0])}};
       case OpKind::kGlu:
-        return {KernelOp::kGlu,
-                GluArgs{.gate = Ptr(op.inputs[0]), .up = Ptr(op.inputs[1]), .y = Ptr(op.outputs[0]),
-                        .dim = Width(op.outputs[0]), .act = std::get<GluAttrs>(op.attrs).act,
-                        .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kGlu, GluArgs{.gate = Ptr(op.inputs[0]),
+                                        .up = Ptr(op.inputs[1]),
+                                        .y = Ptr(op.outputs[0]),
+                                        .dim = Width(op.outputs[0]),
+                                        .act = std::get<GluAttrs>(op.attrs).act,
+                                        .rows = Rows(op.outputs[0])}};
       case OpKind::kScale:
-        return {KernelOp::kScale,
-                ScaleArgs{.x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0]),
-                          .factor = std::get<ScaleAttrs>(op.attrs).factor, .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kScale, ScaleArgs{.x = Ptr(op.inputs[0]),
+                                            .y = Ptr(op.outputs[0]),
+                                            .dim = Width(op.outputs[0]),
+                                            .factor = std::get<ScaleAttrs>(op.attrs).factor,
+                                            .rows = Rows(op.outputs[0])}};
       case OpKind::kSoftcap:
-        return {KernelOp::kSoftcap,
-                SoftcapArgs{.x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0]),
-                            .cap = std::get<SoftcapAttrs>(op.attrs).cap, .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kSoftcap, SoftcapArgs{.x = Ptr(op.inputs[0]),
+                                                .y = Ptr(op.outputs[0]),
+                                                .dim = Width(op.outputs[0]),
+                                                .cap = std::get<SoftcapAttrs>(op.attrs).cap,
+                                                .rows = Rows(op.outputs[0])}};
       case OpKind::kGatherRows:
         return {KernelOp::kGatherRows,
-                GatherRowsArgs{.x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0])}};
-      case OpKind::kLinearGroup: return {KernelOp::kLinearGroup, LinearGroup(op)};
-      case OpKind::kGluLinear: return {KernelOp::kGluLinear, GluLinear(op)};
-      case OpKind::kAddRmsNorm: return {KernelOp::kAddRmsNorm, AddRmsNorm(op)};
-      case OpKind::kNormRope: return {KernelOp::kNormRope, NormRope(op)};
+                GatherRowsArgs{
+                    .x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0])}};
+      case OpKind::kLinearGroup:
+        return {KernelOp::kLinearGroup, LinearGroup(op)};
+      case OpKind::kGluLinear:
+        return {KernelOp::kGluLinear, GluLinear(op)};
+      case OpKind::kAddRmsNorm:
+        return {KernelOp::kAddRmsNorm, AddRmsNorm(op)};
+      case OpKind::kNormRope:
+        return {KernelOp::kNormRope, NormRope(op)};
     }
     LUCID_CHECK(false, "op kind without a kernel");
   }
@@ -95,26 +119,40 @@ class ArgsMaker {
   KvView Kv(Value v) const { return c_.kv.Layer(static_cast<size_t>(Info(v).kv_layer)); }
 
   EmbedArgs Embed(const Op& op) const {
-    return {.table = c_.weights[op.inputs[0]], .y = Ptr(op.outputs[0]),
+    return {.table = c_.weights[op.inputs[0]],
+            .y = Ptr(op.outputs[0]),
             .scale = std::get<EmbedAttrs>(op.attrs).scale};
   }
 
   RmsNormArgs RmsNorm(const Op& op) const {
     const auto& attrs = std::get<NormAttrs>(op.attrs);
-    return {.x = Ptr(op.inputs[0]), .weight = Vector(op.inputs[1]), .y = Ptr(op.outputs[0]),
-            .width = Width(op.inputs[0]), .dim = attrs.dim, .eps = attrs.eps, .rows = Rows(op.inputs[0])};
+    return {.x = Ptr(op.inputs[0]),
+            .weight = Vector(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .width = Width(op.inputs[0]),
+            .dim = attrs.dim,
+            .eps = attrs.eps,
+            .rows = Rows(op.inputs[0])};
   }
 
   AddRmsNormArgs AddRmsNorm(const Op& op) const {
     const auto& attrs = std::get<NormAttrs>(op.attrs);
-    return {.x = Ptr(op.inputs[0]), .residual = Ptr(op.inputs[1]), .sum = Ptr(op.outputs[0]),
-            .weight = Vector(op.inputs[2]), .y = Ptr(op.outputs[1]), .dim = attrs.dim, .eps = attrs.eps,
+    return {.x = Ptr(op.inputs[0]),
+            .residual = Ptr(op.inputs[1]),
+            .sum = Ptr(op.outputs[0]),
+            .weight = Vector(op.inputs[2]),
+            .y = Ptr(op.outputs[1]),
+            .dim = attrs.dim,
+            .eps = attrs.eps,
             .rows = Rows(op.inputs[0])};
   }
 
   // `y` may be absent: a fused op keeps the product in registers.
   LinearArgs Linear(Value x, Value w, Value bias, Value y) const {
-    return {.w = c_.weights[w], .bias = Vector(bias), .x = Ptr(x), .y = y.present() ? Ptr(y) : nullptr,
+    return {.w = c_.weights[w],
+            .bias = Vector(bias),
+            .x = Ptr(x),
+            .y = y.present() ? Ptr(y) : nullptr,
             .rows = Rows(x)};
   }
 
@@ -123,7 +161,8 @@ class ArgsMaker {
     group.count = std::get<LinearGroupAttrs>(op.attrs).count;
     for (int32_t i = 0; i < group.count; ++i) {
       const auto at = static_cast<size_t>(1 + 2 * i);
-      group.linear[i] = Linear(op.inputs[0], op.inputs[at], op.inputs[at + 1], op.outputs[static_cast<size_t>(i)]);
+      group.linear[i] = Linear(op.inputs[0], op.inputs[at], op.inputs[at + 1],
+                               op.outputs[static_cast<size_t>(i)]);
     }
     return group;
   }
@@ -137,7 +176,8 @@ class ArgsMaker {
 
   const float* RopeTable(const RopeSpec& spec, Value factors) {
     std::span<const float> divisors;
-    if (factors.present()) divisors = {c_.weights[factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
+    if (factors.present())
+      divisors = {c_.weights[factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
     std::vector<float> table = InverseFrequencies(spec, divisors);
     for (const std::vector<float>& known : bound_.rope_tables) {
       if (known == table) return known.data();
@@ -146,9 +186,14 @@ class ArgsMaker {
   }
 
   RopeArgs RopeOf(const RopeAttrs& attrs, Value factors, Value x, Value y) {
-    return {.x = Ptr(x), .y = Ptr(y), .inv_freq = RopeTable(attrs.spec, factors),
-            .n_heads = Width(x) / attrs.head_dim, .head_dim = attrs.head_dim, .rotary_dim = attrs.spec.rotary_dim,
-            .attn_factor = static_cast<float>(attrs.spec.attn_factor), .style = attrs.spec.style};
+    return {.x = Ptr(x),
+            .y = Ptr(y),
+            .inv_freq = RopeTable(attrs.spec, factors),
+            .n_heads = Width(x) / attrs.head_dim,
+            .head_dim = attrs.head_dim,
+            .rotary_dim = attrs.spec.rotary_dim,
+            .attn_factor = static_cast<float>(attrs.spec.attn_factor),
+            .style = attrs.spec.style};
   }
 
   RopeArgs Rope(const Op& op) {
@@ -158,8 +203,13 @@ class ArgsMaker {
   NormRopeArgs NormRope(const Op& op) {
     const auto& attrs = std::get<NormRopeAttrs>(op.attrs);
     NormRopeArgs args;
-    args.norm = {.x = Ptr(op.inputs[0]), .weight = Vector(op.inputs[1]), .y = nullptr, .width = Width(op.inputs[0]),
-                 .dim = attrs.norm.dim, .eps = attrs.norm.eps, .rows = RowAxis::kTokens};
+    args.norm = {.x = Ptr(op.inputs[0]),
+                 .weight = Vector(op.inputs[1]),
+                 .y = nullptr,
+                 .width = Width(op.inputs[0]),
+                 .dim = attrs.norm.dim,
+                 .eps = attrs.norm.eps,
+                 .rows = RowAxis::kTokens};
     args.rope = RopeOf(attrs.rope, op.inputs[3], op.inputs[0], op.outputs[0]);
     return args;
   }
@@ -170,8 +220,12 @@ class ArgsMaker {
 
   AttentionArgs Attention(const Op& op) const {
     const auto& attrs = std::get<AttentionAttrs>(op.attrs);
-    return {.kv = Kv(op.inputs[1]), .q = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]),
-            .n_heads = static_cast<int32_t>(attrs.n_heads), .window = attrs.window, .scale = attrs.scale,
+    return {.kv = Kv(op.inputs[1]),
+            .q = Ptr(op.inputs[0]),
+            .y = Ptr(op.outputs[0]),
+            .n_heads = static_cast<int32_t>(attrs.n_heads),
+            .window = attrs.window,
+            .scale = attrs.scale,
             .softcap = attrs.softcap};
   }
 
@@ -187,11 +241,13 @@ BoundPlan Bind(const BindContext& context) {
   for (const Op& op : context.plan.ops) {
     auto [kernel_op, args] = maker.Make(op);
     bound.args.push_back(std::move(args));
-    const void* address = std::visit([](const auto& a) { return static_cast<const void*>(&a); }, bound.args.back());
+    const void* address =
+        std::visit([](const auto& a) { return static_cast<const void*>(&a); }, bound.args.back());
     KernelChoice choice = ChooseKernel(context.tables, kernel_op, address);
     LUCID_CHECK(choice.kernel != nullptr, "no kernel runs {}", op.name);
     if (choice.kernel->scratch != nullptr) {
-      bound.scratch_bytes = std::max(bound.scratch_bytes, choice.kernel->scratch(address, context.max_rows));
+      bound.scratch_bytes =
+          std::max(bound.scratch_bytes, choice.kernel->scratch(address, context.max_rows));
     }
     bound.ops.push_back({choice.kernel->fn, address, choice.kernel, std::move(choice.refused)});
   }

@@ -1,5 +1,5 @@
-// Bind, the last pass: ops become calls. Each op gets the arguments of its kernel (pointers into weights, cache and arena) and
-// the best kernel that takes them; a step then only walks the list.
+// Bind, the last pass: ops become calls. Each op gets the arguments of its kernel (pointers into
+// weights, cache and arena) and the best kernel that takes them; a step then only walks the list.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@
 
 namespace lucid {
 
-using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs, GluArgs,
-                                GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs, AttentionArgs, AddArgs, ScaleArgs,
-                                SoftcapArgs, GatherRowsArgs>;
+using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs,
+                                GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs,
+                                AttentionArgs, AddArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs>;
 
 struct BoundOp {
   KernelFn fn = nullptr;
-  const void* args = nullptr;    // points into BoundPlan::args
+  const void* args = nullptr;  // points into BoundPlan::args
   const Kernel* kernel = nullptr;
-  std::string refused;           // better kernels that did not take the arguments, and why
+  std::string refused;  // better kernels that did not take the arguments, and why
 };
 
 struct BoundPlan {
-  std::vector<BoundOp> ops;      // one per op of the plan
-  std::deque<KernelArgs> args;   // addresses stay
+  std::vector<BoundOp> ops;     // one per op of the plan
+  std::deque<KernelArgs> args;  // addresses stay
   std::deque<std::vector<float>> rope_tables;
-  size_t scratch_bytes = 0;      // per thread
+  size_t scratch_bytes = 0;  // per thread
 };
 
 struct BindContext {
@@ -42,14 +42,15 @@ struct BindContext {
   const KvStorage& kv;
   const MemoryPlan& memory;
   std::byte* arena = nullptr;
-  int64_t max_rows = 0;          // most tokens or outputs in a step
+  int64_t max_rows = 0;  // most tokens or outputs in a step
   std::span<const KernelTable* const> tables;
 };
 BoundPlan Bind(const BindContext& context);
 
-// The rotary_dim / 2 inverse frequencies of `spec`, scaling applied; `factors` divides them where not empty.
-// Sources: RoFormer (Su et al. 2021); linear position interpolation (Chen et al. 2023); Llama 3.1 (its published rope
-// code: wavelengths above original_context / low_freq_factor are stretched, below original / high kept, blended between).
+// The rotary_dim / 2 inverse frequencies of `spec`, scaling applied; `factors` divides them where
+// not empty. Sources: RoFormer (Su et al. 2021); linear position interpolation (Chen et al. 2023);
+// Llama 3.1 (its published rope code: wavelengths above original_context / low_freq_factor are
+// stretched, below original / high kept, blended between).
 std::vector<float> InverseFrequencies(const RopeSpec& spec, std::span<const float> factors);
 
 }  // namespace lucid

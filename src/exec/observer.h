@@ -11,11 +11,11 @@
 namespace lucid {
 
 struct ObservedOp {
-  const Plan& plan;             // the plan that runs (fused or not)
+  const Plan& plan;  // the plan that runs (fused or not)
   const Op& op;
-  std::string_view kernel;      // name of the kernel that ran it
+  std::string_view kernel;  // name of the kernel that ran it
   const StepView& step;
-  int64_t nanoseconds = 0;      // wall time from the barrier before to the barrier after
+  int64_t nanoseconds = 0;  // wall time from the barrier before to the barrier after
   // Values of an output of the op, [rows, width], valid during the call.
   std::span<const float> (*read)(const void* runner, Value v) = nullptr;
   const void* runner = nullptr;

@@ -26,7 +26,8 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   sizes.outputs = options.max_outputs;
   runner->memory_ = PlanMemory(runner->plan_, sizes);
   LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(runner->plan_.kv_layers, options.kv));
-  LUCID_ASSIGN_OR_RETURN(runner->arena_, Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
+  LUCID_ASSIGN_OR_RETURN(runner->arena_,
+                         Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
   runner->bound_ = Bind({.plan = runner->plan_,
                          .weights = model.weights,
                          .kv = runner->kv_,
@@ -34,7 +35,8 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
                          .arena = runner->arena_.data(),
                          .max_rows = std::max(options.max_tokens, options.max_outputs),
                          .tables = tables});
-  runner->pool_ = std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
+  runner->pool_ =
+      std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
   for (int i = 0; i < runner->pool_->size(); ++i) {
     LUCID_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(runner->bound_.scratch_bytes));
     runner->scratch_.push_back(std::move(scratch));
@@ -44,10 +46,10 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
 }
 
 void Runner::Run(Batch& batch, Observer* observer) {
-  LUCID_CHECK(batch.n_tokens() > 0 && batch.n_tokens() <= options_.max_tokens, "{} tokens in a step of {}",
-              batch.n_tokens(), options_.max_tokens);
-  LUCID_CHECK(batch.n_outputs() <= options_.max_outputs, "{} outputs in a step of {}", batch.n_outputs(),
-              options_.max_outputs);
+  LUCID_CHECK(batch.n_tokens() > 0 && batch.n_tokens() <= options_.max_tokens,
+              "{} tokens in a step of {}", batch.n_tokens(), options_.max_tokens);
+  LUCID_CHECK(batch.n_outputs() <= options_.max_outputs, "{} outputs in a step of {}",
+              batch.n_outputs(), options_.max_outputs);
   last_step_ = batch.View();
   pool_->Run([&](int thread) { Walk(thread, last_step_, observer); });
 }
@@ -66,13 +68,15 @@ void Runner::Walk(int thread, const StepView& step, Observer* observer) {
     op.fn(op.args, step, slot);
     pool_->Barrier();
     if (thread == 0) {
-      const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+      const auto elapsed =
+          std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
       observer->AfterOp({.plan = plan_,
                          .op = plan_.ops[i],
                          .kernel = op.kernel->name,
                          .step = step,
                          .nanoseconds = elapsed.count(),
-                         .read = [](const void* self, Value v) { return static_cast<const Runner*>(self)->Read(v); },
+                         .read = [](const void* self,
+                                    Value v) { return static_cast<const Runner*>(self)->Read(v); },
                          .runner = this});
     }
     pool_->Barrier();

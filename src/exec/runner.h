@@ -1,6 +1,8 @@
-// Runner: a loaded model made ready to run: passes done, memory taken, kernels bound. Batch in, logits out.
+// Runner: a loaded model made ready to run: passes done, memory taken, kernels bound. Batch in,
+// logits out.
 //
-// Everything a step needs is allocated here, at load; Run() only walks the bound ops on the thread pool.
+// Everything a step needs is allocated here, at load; Run() only walks the bound ops on the thread
+// pool.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +24,17 @@ namespace lucid {
 
 enum class BackendKind : int8_t {
   kCpu,        // fused plan, fastest kernels of this machine
-  kReference,  // plan as declared, naive float32 kernels: the definition every other result is compared with
+  kReference,  // plan as declared, naive float32 kernels: the definition every other result is
+               // compared with
 };
 
 struct RunnerOptions {
   BackendKind backend = BackendKind::kCpu;
-  std::string isa;          // "" or "auto": the best this CPU has; see SelectTables
-  int n_threads = 0;        // 0: one per physical core
-  int64_t max_tokens = 512;   // most tokens in a step
-  int64_t max_outputs = 1;    // most rows of logits in a step
-  bool fuse = true;           // kCpu: run the fuse pass
+  std::string isa;           // "" or "auto": the best this CPU has; see SelectTables
+  int n_threads = 0;         // 0: one per physical core
+  int64_t max_tokens = 512;  // most tokens in a step
+  int64_t max_outputs = 1;   // most rows of logits in a step
+  bool fuse = true;          // kCpu: run the fuse pass
   KvStorageOptions kv;
 };
 
@@ -46,7 +49,7 @@ class Runner {
   // Row `i` of the last step's logits, [vocab].
   std::span<const float> Logits(int64_t i) const;
 
-  const Plan& plan() const { return plan_; }        // as it runs: fused where asked
+  const Plan& plan() const { return plan_; }  // as it runs: fused where asked
   const BoundPlan& bound() const { return bound_; }
   const KvStorage& kv() const { return kv_; }
   int n_threads() const { return pool_->size(); }

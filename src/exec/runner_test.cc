@@ -1,5 +1,6 @@
-// The executors against Hugging Face transformers: logits, hidden states and greedy continuations of the tiny reference
-// models, from safetensors and from GGUF, on the reference kernels and on every instruction set of this machine.
+// The executors against Hugging Face transformers: logits, hidden states and greedy continuations
+// of the tiny reference models, from safetensors and from GGUF, on the reference kernels and on
+// every instruction set of this machine.
 #include "exec/runner.h"
 
 #include <gtest/gtest.h>
@@ -33,20 +34,24 @@ struct Case {
   std::string isa;        // "reference" or an instruction set
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " on " << c.isa; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model << " on " << c.isa;
+}
 
 // A prompt of a reference file, whichever of its two layouts it has.
 struct Prompt {
-  std::string tag;               // prefix of its tensors
+  std::string tag;  // prefix of its tensors
   std::vector<int32_t> ids;
-  std::vector<int32_t> greedy;   // up to the first step where two tokens are close
+  std::vector<int32_t> greedy;  // up to the first step where two tokens are close
 };
 
 std::vector<Prompt> ReadPrompts(const Json& reference) {
   std::vector<Prompt> prompts;
   const Json& list = reference["prompts"];
   for (const auto& [key, facts] : list.items()) {
-    Prompt p{.tag = list.is_array() ? "prompt" + key : key, .ids = facts["ids"].get<std::vector<int32_t>>(), .greedy = {}};
+    Prompt p{.tag = list.is_array() ? "prompt" + key : key,
+             .ids = facts["ids"].get<std::vector<int32_t>>(),
+             .greedy = {}};
     if (facts.contains("greedy")) p.greedy = facts["greedy"]["ids"].get<std::vector<int32_t>>();
     if (facts.contains("greedy_ids")) {
       p.greedy = facts["greedy_ids"].get<std::vector<int32_t>>();
@@ -111,10 +116,12 @@ class Fixture : public testing::TestWithParam<Case> {
     Result<Model> model = LoadModel(kFixtures + "/" + GetParam().model);
     ASSERT_TRUE(model.has_value()) << model.error().message;
     model_ = std::make_unique<Model>(*std::move(model));
-    auto reference = SafetensorsCheckpoint::Open(kFixtures + "/" + GetParam().reference + ".safetensors");
+    auto reference =
+        SafetensorsCheckpoint::Open(kFixtures + "/" + GetParam().reference + ".safetensors");
     ASSERT_TRUE(reference.has_value()) << reference.error().message;
     reference_ = *std::move(reference);
-    prompts_ = ReadPrompts(Json::parse(std::ifstream(kFixtures + "/" + GetParam().reference + ".json")));
+    prompts_ =
+        ReadPrompts(Json::parse(std::ifstream(kFixtures + "/" + GetParam().reference + ".json")));
 
     StartRunner(2);
     // Blocks in an order that no contiguous cache would have.
@@ -156,7 +163,8 @@ class Fixture : public testing::TestWithParam<Case> {
     return most;
   }
 
-  void ExpectClose(std::span<const float> got, std::span<const float> want, float tolerance, const std::string& what) {
+  void ExpectClose(std::span<const float> got, std::span<const float> want, float tolerance,
+                   const std::string& what) {
     ASSERT_EQ(got.size(), want.size()) << what;
     float worst = 0;
     for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
@@ -176,8 +184,8 @@ TEST_P(Fixture, LogitsOfEveryPositionMatch) {
     Run(ids, 0, /*all=*/true);
     const size_t vocab = want.size() / ids.size();
     for (size_t i = 0; i < ids.size(); ++i) {
-      ExpectClose(runner_->Logits(static_cast<int64_t>(i)), want.subspan(i * vocab, vocab), kLogitTolerance,
-                  prompt + " row " + std::to_string(i));
+      ExpectClose(runner_->Logits(static_cast<int64_t>(i)), want.subspan(i * vocab, vocab),
+                  kLogitTolerance, prompt + " row " + std::to_string(i));
     }
   }
 }
@@ -212,7 +220,8 @@ TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {
     auto position = static_cast<int64_t>(ids.size());
     for (size_t i = 0; i < want.size(); ++i) {
       const std::span<const float> logits = runner_->Logits(0);
-      const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      const auto best =
+          static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
       ASSERT_EQ(best, want[i]) << prompt << " token " << i;
       if (i + 1 < want.size()) Run(std::span(&best, 1), position++, false);
     }
@@ -228,7 +237,8 @@ TEST_P(Fixture, TheSameBitsForAnyChunkingAndThreadCount) {
     StartRunner(n_threads);
     for (const size_t chunk : {size_t{1}, size_t{5}, ids.size()}) {
       for (size_t i = 0; i < ids.size(); i += chunk) {
-        Run(std::span(ids).subspan(i, std::min(chunk, ids.size() - i)), static_cast<int64_t>(i), false);
+        Run(std::span(ids).subspan(i, std::min(chunk, ids.size() - i)), static_cast<int64_t>(i),
+            false);
       }
       const std::span<const float> again = runner_->Logits(0);
       EXPECT_TRUE(std::equal(whole.begin(), whole.end(), again.begin()))
@@ -242,11 +252,14 @@ TEST_P(Fixture, TheSameBitsAloneAndBesideOtherSequences) {
   Run(ids, 0, /*all=*/false);
   const std::vector<float> alone(runner_->Logits(0).begin(), runner_->Logits(0).end());
   Batch batch;
-  const std::vector<int32_t> mine = {1, 2, 3, 4, 5, 6, 7, 8}, others = {9, 10, 11, 12, 13, 14, 15, 0};
+  const std::vector<int32_t> mine = {1, 2, 3, 4, 5, 6, 7, 8},
+                             others = {9, 10, 11, 12, 13, 14, 15, 0};
   batch.AddSequence(others);
-  for (size_t i = 0; i < ids.size() / 2; ++i) batch.AddToken(ids[ids.size() - 1 - i], static_cast<int64_t>(i), i == 0);
+  for (size_t i = 0; i < ids.size() / 2; ++i)
+    batch.AddToken(ids[ids.size() - 1 - i], static_cast<int64_t>(i), i == 0);
   batch.AddSequence(mine);
-  for (size_t i = 0; i < ids.size(); ++i) batch.AddToken(ids[i], static_cast<int64_t>(i), i + 1 == ids.size());
+  for (size_t i = 0; i < ids.size(); ++i)
+    batch.AddToken(ids[i], static_cast<int64_t>(i), i + 1 == ids.size());
   runner_->Run(batch);
   const std::span<const float> beside = runner_->Logits(1);
   EXPECT_TRUE(std::equal(alone.begin(), alone.end(), beside.begin()));

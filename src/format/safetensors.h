@@ -1,8 +1,8 @@
 // safetensors reader over mmap: one file, or the shards that a model.safetensors.index.json names.
 //
-// Untrusted input, checked like GGUF; shard names must be plain file names inside the folder. A folder also
-// gives its config.json, which hf_config.h reads. WriteSafetensors writes any
-// type that the format has.
+// Untrusted input, checked like GGUF; shard names must be plain file names inside the folder. A
+// folder also gives its config.json, which hf_config.h reads. WriteSafetensors writes any type that
+// the format has.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,13 @@
-// The operands of every kernel as plain structs, and the per-step data that all kernels of a step share.
+// The operands of every kernel as plain structs, and the per-step data that all kernels of a step
+// share.
 //
-// A kernel runs on every thread of the pool at once: it gets its own thread number and takes its share of the
-// work. The executor puts a barrier after each kernel. All activations are float32, rows contiguous.
+// A kernel runs on every thread of the pool at once: it gets its own thread number and takes its
+// share of the work. The executor puts a barrier after each kernel. All activations are float32,
+// rows contiguous.
 //
-// Numerics: what a kernel computes for one row (token) must not depend on how many rows there are, on the
-// other rows or on the number of threads: the order of every reduction is fixed by the operand's own shape.
+// Numerics: what a kernel computes for one row (token) must not depend on how many rows there are,
+// on the other rows or on the number of threads: the order of every reduction is fixed by the
+// operand's own shape.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +19,42 @@
 
 namespace lucid {
 
-// Which rows an activation has in a step: one per token, or one per output row (tokens whose logits are wanted).
+// Which rows an activation has in a step: one per token, or one per output row (tokens whose logits
+// are wanted).
 enum class RowAxis : int8_t { kTokens, kOutputs };
 
 // The packed batch of one step. T tokens of S sequences, in sequence order; R output rows.
 struct StepView {
-  int32_t n_tokens = 0;                    // T
-  int32_t n_sequences = 0;                 // S
-  int32_t n_outputs = 0;                   // R
-  const int32_t* tokens = nullptr;         // [T] token ids
-  const int32_t* positions = nullptr;      // [T] position in its sequence
-  const int32_t* sequence = nullptr;       // [T] which of the S sequences
-  const int32_t* block_tables = nullptr;   // [S][block_table_stride] physical blocks
+  int32_t n_tokens = 0;                   // T
+  int32_t n_sequences = 0;                // S
+  int32_t n_outputs = 0;                  // R
+  const int32_t* tokens = nullptr;        // [T] token ids
+  const int32_t* positions = nullptr;     // [T] position in its sequence
+  const int32_t* sequence = nullptr;      // [T] which of the S sequences
+  const int32_t* block_tables = nullptr;  // [S][block_table_stride] physical blocks
   int32_t block_table_stride = 0;
-  const int32_t* output_rows = nullptr;    // [R] indices into the T tokens, ascending
+  const int32_t* output_rows = nullptr;  // [R] indices into the T tokens, ascending
 
   int32_t rows(RowAxis axis) const { return axis == RowAxis::kTokens ? n_tokens : n_outputs; }
 };
 
 struct ThreadSlot {
-  int32_t index = 0;             // this thread, 0 <= index < count
+  int32_t index = 0;  // this thread, 0 <= index < count
   int32_t count = 1;
-  std::byte* scratch = nullptr;  // private to the thread, 64-byte aligned, at least the kernel's ScratchFn bytes
+  std::byte* scratch =
+      nullptr;  // private to the thread, 64-byte aligned, at least the kernel's ScratchFn bytes
 };
 
 // y[T, dim] = table[tokens[t], :] * scale.
 struct EmbedArgs {
-  Tensor table;          // [vocab, dim], any dtype with a decoder
+  Tensor table;  // [vocab, dim], any dtype with a decoder
   float* y = nullptr;
   float scale = 1.0f;
 };
 
-// y = x * rsqrt(mean(x^2) + eps) * weight, over groups of `dim` consecutive values of each row of `width` values
-// (width == dim for a layer norm; heads * head_dim for a norm per head). In place allowed.
+// y = x * rsqrt(mean(x^2) + eps) * weight, over groups of `dim` consecutive values of each row of
+// `width` values (width == dim for a layer norm; heads * head_dim for a norm per head). In place
+// allowed.
 struct RmsNormArgs {
   const float* x = nullptr;
   const float* weight = nullptr;  // [dim], or nullptr for all ones
@@ -73,8 +79,8 @@ struct AddRmsNormArgs {
 
 // y[rows, n_out] = x[rows, n_in] * w^T + bias.
 struct LinearArgs {
-  Tensor w;                      // [n_out, n_in]
-  const float* bias = nullptr;   // [n_out] or nullptr
+  Tensor w;                     // [n_out, n_in]
+  const float* bias = nullptr;  // [n_out] or nullptr
   const float* x = nullptr;
   float* y = nullptr;
   RowAxis rows = RowAxis::kTokens;
@@ -99,14 +105,15 @@ struct GluArgs {
 
 // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up): both matrices in one pass.
 struct GluLinearArgs {
-  LinearArgs gate;               // y unused
-  LinearArgs up;                 // y unused
-  float* y = nullptr;            // [rows, n_out]
+  LinearArgs gate;     // y unused
+  LinearArgs up;       // y unused
+  float* y = nullptr;  // [rows, n_out]
   Activation act = Activation::kSilu;
 };
 
-// Rotates the first `rotary_dim` values of every head of x[T, n_heads, head_dim] in place of x or into y, by the
-// angles positions[t] * inv_freq[i]; cos and sin are multiplied by `attn_factor` (YaRN).
+// Rotates the first `rotary_dim` values of every head of x[T, n_heads, head_dim] in place of x or
+// into y, by the angles positions[t] * inv_freq[i]; cos and sin are multiplied by `attn_factor`
+// (YaRN).
 struct RopeArgs {
   const float* x = nullptr;
   float* y = nullptr;
@@ -131,16 +138,17 @@ struct KvStoreArgs {
   const float* v = nullptr;
 };
 
-// y[T, n_heads, v_dim] = softmax(scale * q k^T + causal mask) v over the keys of the token's own sequence at positions
-// max(0, p - window + 1) .. p. Query head h reads KV head h / (n_heads / kv.n_heads).
+// y[T, n_heads, v_dim] = softmax(scale * q k^T + causal mask) v over the keys of the token's own
+// sequence at positions max(0, p - window + 1) .. p. Query head h reads KV head h / (n_heads /
+// kv.n_heads).
 struct AttentionArgs {
   KvView kv;
   const float* q = nullptr;  // [T, n_heads, kv.k_dim]
   float* y = nullptr;
   int32_t n_heads = 0;
-  int32_t window = 0;        // 0: no sliding window
+  int32_t window = 0;  // 0: no sliding window
   float scale = 0;
-  float softcap = 0;         // 0: none; else scores = softcap * tanh(scores / softcap)
+  float softcap = 0;  // 0: none; else scores = softcap * tanh(scores / softcap)
 };
 
 // y = a + b over rows of `dim`.

@@ -1,7 +1,8 @@
 // KernelTable: the kernels of each instruction set, and which one runs an op.
 //
-// A kernel is found by operation and weight dtype. Tables stack: avx512 over avx2 over generic over reference; the
-// first that has an entry wins, and the reference table has an entry for everything. LUCID_ISA forces a ceiling.
+// A kernel is found by operation and weight dtype. Tables stack: avx512 over avx2 over generic over
+// reference; the first that has an entry wins, and the reference table has an entry for everything.
+// LUCID_ISA forces a ceiling.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,21 @@
 namespace lucid {
 
 enum class KernelOp : int8_t {
-  kEmbed, kRmsNorm, kAddRmsNorm, kLinear, kLinearGroup, kGlu, kGluLinear, kRope, kNormRope, kKvStore, kAttention,
-  kAdd, kScale, kSoftcap, kGatherRows,
+  kEmbed,
+  kRmsNorm,
+  kAddRmsNorm,
+  kLinear,
+  kLinearGroup,
+  kGlu,
+  kGluLinear,
+  kRope,
+  kNormRope,
+  kKvStore,
+  kAttention,
+  kAdd,
+  kScale,
+  kSoftcap,
+  kGatherRows,
 };
 std::string_view Name(KernelOp op);
 
@@ -29,10 +43,11 @@ using ScratchFn = size_t (*)(const void* args, int64_t max_rows);
 
 struct Kernel {
   KernelOp op;
-  const char* name;             // "linear.q4_k.avx512": shown by trace and explain
+  const char* name;  // "linear.q4_k.avx512": shown by trace and explain
   KernelFn fn = nullptr;
   ScratchFn scratch = nullptr;  // nullptr: none
-  // Says in a few words why these args cannot run here (a dtype, an odd dimension), or nullptr if they can.
+  // Says in a few words why these args cannot run here (a dtype, an odd dimension), or nullptr if
+  // they can.
   const char* (*refuse)(const void* args) = nullptr;
 };
 
@@ -41,8 +56,9 @@ struct KernelTable {
   std::span<const Kernel> kernels;  // in order of preference
 };
 
-// The tables this CPU can run, best first, ending with "reference". `isa` forces the ceiling ("" or "auto": the
-// best the CPU has); kInvalidArgument names the choices if it is unknown or the CPU lacks it.
+// The tables this CPU can run, best first, ending with "reference". `isa` forces the ceiling ("" or
+// "auto": the best the CPU has); kInvalidArgument names the choices if it is unknown or the CPU
+// lacks it.
 Result<std::vector<const KernelTable*>> SelectTables(std::string_view isa);
 
 struct KernelChoice {
@@ -51,8 +67,10 @@ struct KernelChoice {
   std::string refused;  // "avx512: linear.q4_k wants n_in % 256 == 0; ..." or empty
 };
 
-// The first kernel of the stacked tables that takes these args. The reference table takes all, so it never fails.
-KernelChoice ChooseKernel(std::span<const KernelTable* const> tables, KernelOp op, const void* args);
+// The first kernel of the stacked tables that takes these args. The reference table takes all, so
+// it never fails.
+KernelChoice ChooseKernel(std::span<const KernelTable* const> tables, KernelOp op,
+                          const void* args);
 
 const KernelTable& ReferenceKernels();
 

@@ -7,7 +7,9 @@
 namespace lucid {
 namespace {
 
-int64_t BlocksFor(int64_t tokens, int64_t block_size) { return (tokens + block_size - 1) / block_size; }
+int64_t BlocksFor(int64_t tokens, int64_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
 
 }  // namespace
 
@@ -37,7 +39,8 @@ Result<SequenceHandle> ContiguousKv::Open() {
 Status ContiguousKv::Reserve(SequenceHandle sequence, int64_t n_tokens) {
   LUCID_CHECK(open_[static_cast<size_t>(sequence)], "sequence {} is not open", sequence);
   if (n_tokens > context_) {
-    return Err(ErrorCode::kCapacity, "{} tokens do not fit a cache of {} positions", n_tokens, context_);
+    return Err(ErrorCode::kCapacity, "{} tokens do not fit a cache of {} positions", n_tokens,
+               context_);
   }
   return {};
 }

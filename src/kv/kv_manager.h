@@ -1,6 +1,8 @@
-// KvManager: which blocks of the cache each sequence owns. Engine and scheduler see only this interface.
+// KvManager: which blocks of the cache each sequence owns. Engine and scheduler see only this
+// interface.
 //
-// ContiguousKv is the simple implementation: a fixed number of sequences, each with one run of blocks for a whole context.
+// ContiguousKv is the simple implementation: a fixed number of sequences, each with one run of
+// blocks for a whole context.
 #pragma once
 
 #include <cstdint>

@@ -5,14 +5,18 @@
 namespace lucid {
 namespace {
 
-bool IsCacheType(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
+bool IsCacheType(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
 
 }  // namespace
 
-Result<KvStorage> KvStorage::Create(std::span<const KvSpec> layers, const KvStorageOptions& options) {
+Result<KvStorage> KvStorage::Create(std::span<const KvSpec> layers,
+                                    const KvStorageOptions& options) {
   for (const DType dtype : {options.k_dtype, options.v_dtype}) {
     if (!IsCacheType(dtype)) {
-      return Err(ErrorCode::kInvalidArgument, "the cache cannot be stored as {}; choose f32, f16 or bf16", Name(dtype));
+      return Err(ErrorCode::kInvalidArgument,
+                 "the cache cannot be stored as {}; choose f32, f16 or bf16", Name(dtype));
     }
   }
   KvStorage storage;
@@ -21,8 +25,10 @@ Result<KvStorage> KvStorage::Create(std::span<const KvSpec> layers, const KvStor
     const int64_t positions = options.block_size * spec.heads;
     const int64_t k_bytes = positions * RowBytes(options.k_dtype, spec.k_dim);
     const int64_t v_bytes = positions * RowBytes(options.v_dtype, spec.v_dim);
-    LUCID_ASSIGN_OR_RETURN(Buffer k, Buffer::Allocate(static_cast<size_t>(options.n_blocks * k_bytes)));
-    LUCID_ASSIGN_OR_RETURN(Buffer v, Buffer::Allocate(static_cast<size_t>(options.n_blocks * v_bytes)));
+    LUCID_ASSIGN_OR_RETURN(Buffer k,
+                           Buffer::Allocate(static_cast<size_t>(options.n_blocks * k_bytes)));
+    LUCID_ASSIGN_OR_RETURN(Buffer v,
+                           Buffer::Allocate(static_cast<size_t>(options.n_blocks * v_bytes)));
     KvView view;
     view.k = k.data();
     view.v = v.data();

@@ -1,4 +1,5 @@
-// KvStorage: the memory of the cache of all layers, cut into blocks, and the views that kernels get of it.
+// KvStorage: the memory of the cache of all layers, cut into blocks, and the views that kernels get
+// of it.
 //
 // It knows nothing of sequences: who owns which block is the business of kv_manager.h.
 #pragma once
@@ -16,15 +17,15 @@ namespace lucid {
 
 struct KvStorageOptions {
   int64_t n_blocks = 0;
-  int64_t block_size = 32;  // positions in a block
+  int64_t block_size = 32;      // positions in a block
   DType k_dtype = DType::kF16;  // kF32, kF16 or kBF16
   DType v_dtype = DType::kF16;
 };
 
 class KvStorage {
  public:
-  // Reserves the address space for all blocks of all layers; pages take memory when first written. kInvalidArgument for
-  // a dtype that a cache cannot have.
+  // Reserves the address space for all blocks of all layers; pages take memory when first written.
+  // kInvalidArgument for a dtype that a cache cannot have.
   static Result<KvStorage> Create(std::span<const KvSpec> layers, const KvStorageOptions& options);
 
   KvView Layer(size_t layer) const { return views_[layer]; }

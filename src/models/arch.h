@@ -1,4 +1,5 @@
-// ArchSpec: everything Lucid knows of one architecture. registry.cc lists them; models/<family>.cc defines them.
+// ArchSpec: everything Lucid knows of one architecture. registry.cc lists them; models/<family>.cc
+// defines them.
 #pragma once
 
 #include <span>
@@ -28,13 +29,13 @@ struct NameRule {
 };
 
 struct ArchSpec {
-  std::string_view name;       // "llama"
-  std::string_view gguf;       // GGUF general.architecture
-  std::string_view hf;         // config.json architectures[0]
+  std::string_view name;  // "llama"
+  std::string_view gguf;  // GGUF general.architecture
+  std::string_view hf;    // config.json architectures[0]
   Result<ModelConfig> (*from_gguf)(const GgufFile& file);
   Result<ModelConfig> (*from_hf)(const nlohmann::ordered_json& config);
-  // Slots are named as in GGUF files ("blk.0.attn_q" is the tensor "blk.0.attn_q.weight"), so only Hugging Face files
-  // need a map.
+  // Slots are named as in GGUF files ("blk.0.attn_q" is the tensor "blk.0.attn_q.weight"), so only
+  // Hugging Face files need a map.
   std::span<const NameRule> hf_names;
   Value (*embed)(Builder& b, const ModelConfig& c);
   Value (*block)(Builder& b, const ModelConfig& c, int layer, Value x);
@@ -46,7 +47,8 @@ std::span<const ArchSpec* const> AllArchs();
 Result<const ArchSpec*> FindArchByGguf(std::string_view architecture);
 Result<const ArchSpec*> FindArchByHf(std::string_view architecture);
 
-// Emits the whole model: embed, every block, head. Residual streams are named "embed" and "blk.<i>.out".
+// Emits the whole model: embed, every block, head. Residual streams are named "embed" and
+// "blk.<i>.out".
 Plan BuildPlan(const ArchSpec& arch, const ModelConfig& config);
 
 }  // namespace lucid

@@ -1,5 +1,6 @@
-// Every architecture of the registry: its plan as text against a golden file, before and after fusing, and the readers'
-// answers to configs that make no sense. LUCID_UPDATE_GOLDENS=1 rewrites the files.
+// Every architecture of the registry: its plan as text against a golden file, before and after
+// fusing, and the readers' answers to configs that make no sense. LUCID_UPDATE_GOLDENS=1 rewrites
+// the files.
 #include "models/arch.h"
 
 #include <gmock/gmock.h>
@@ -19,11 +20,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// A config small enough to read in a golden file, with every feature the architecture can have by default.
+// A config small enough to read in a golden file, with every feature the architecture can have by
+// default.
 nlohmann::ordered_json SmallConfig() {
-  return {{"hidden_size", 64},         {"intermediate_size", 96},   {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},  {"num_key_value_heads", 2},  {"head_dim", 16},
-          {"vocab_size", 100},         {"max_position_embeddings", 128}, {"sliding_window", 32},
+  return {{"hidden_size", 64},          {"intermediate_size", 96},        {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},   {"num_key_value_heads", 2},       {"head_dim", 16},
+          {"vocab_size", 100},          {"max_position_embeddings", 128}, {"sliding_window", 32},
           {"sliding_window_pattern", 2}};
 }
 
@@ -45,7 +47,8 @@ TEST_P(ArchTest, PlanMatchesTheGoldenDump) {
   const Plan fused = FusePlan(plan);
   ASSERT_TRUE(VerifyPlan(fused).has_value());
   const std::string text = PrintPlan(plan) + "\n# fused\n" + PrintPlan(fused);
-  const std::string path = std::string(LUCID_SOURCE_DIR) + "/tests/plans/" + std::string(arch.name) + ".txt";
+  const std::string path =
+      std::string(LUCID_SOURCE_DIR) + "/tests/plans/" + std::string(arch.name) + ".txt";
   if (std::getenv("LUCID_UPDATE_GOLDENS") != nullptr) std::ofstream(path) << text;
   EXPECT_EQ(text, ReadFile(path)) << "LUCID_UPDATE_GOLDENS=1 accepts the new plan";
 }
@@ -84,25 +87,30 @@ TEST_P(ArchTest, NumbersOutOfRangeAreNamed) {
     return status ? std::string() : status.error().message;
   };
   EXPECT_THAT(message("num_hidden_layers", 0), HasSubstr("number of layers is 0"));
-  EXPECT_THAT(message("num_hidden_layers", 1000000000), HasSubstr("number of layers is 1000000000"));
+  EXPECT_THAT(message("num_hidden_layers", 1000000000),
+              HasSubstr("number of layers is 1000000000"));
   EXPECT_THAT(message("num_attention_heads", 3), HasSubstr("3 heads cannot share 2 KV heads"));
   EXPECT_THAT(message("head_dim", -16), HasSubstr("head_dim is -16"));
   EXPECT_THAT(message("vocab_size", int64_t{1} << 40), HasSubstr("vocabulary size"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, ArchTest, testing::ValuesIn(AllArchs().begin(), AllArchs().end()),
+INSTANTIATE_TEST_SUITE_P(Registry, ArchTest,
+                         testing::ValuesIn(AllArchs().begin(), AllArchs().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 TEST(RegistryTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
   const auto found = FindArchByGguf("mamba");
   ASSERT_FALSE(found.has_value());
-  EXPECT_EQ(found.error().message, "architecture 'mamba' is not supported; this build runs llama, qwen2, gemma3");
+  EXPECT_EQ(found.error().message,
+            "architecture 'mamba' is not supported; this build runs llama, qwen2, gemma3");
 }
 
 TEST(LoadTest, AllSpellingsOfAConfigGiveOneModel) {
   const std::string fixtures = std::string(LUCID_SHARED_DIR) + "/fixtures/models/";
-  for (const char* name : {"llama_mha_tied", "llama3_gqa", "llama_biases", "qwen2", "gemma3_text"}) {
-    if (!std::ifstream(fixtures + name + "/config.json")) GTEST_SKIP() << "no fixtures at " << fixtures;
+  for (const char* name :
+       {"llama_mha_tied", "llama3_gqa", "llama_biases", "qwen2", "gemma3_text"}) {
+    if (!std::ifstream(fixtures + name + "/config.json"))
+      GTEST_SKIP() << "no fixtures at " << fixtures;
     std::vector<std::string> dumps;
     for (const char* file : {"config.json", "config.min.json", "config.v5.json"}) {
       const auto json = nlohmann::ordered_json::parse(std::ifstream(fixtures + name + "/" + file));

@@ -25,15 +25,21 @@ Status GgufHparams::status() const {
   return {};
 }
 
-int64_t GgufHparams::Int(std::string_view key) { return Keep<int64_t>(file_.GetInt(Key(key)), 0); }
-double GgufHparams::Float(std::string_view key) { return Keep<double>(file_.GetFloat(Key(key)), 0); }
+int64_t GgufHparams::Int(std::string_view key) {
+  return Keep<int64_t>(file_.GetInt(Key(key)), 0);
+}
+double GgufHparams::Float(std::string_view key) {
+  return Keep<double>(file_.GetFloat(Key(key)), 0);
+}
 int64_t GgufHparams::IntOr(std::string_view key, int64_t absent) {
   return Keep<int64_t>(file_.GetIntOr(Key(key), absent), absent);
 }
 double GgufHparams::FloatOr(std::string_view key, double absent) {
   return Keep<double>(file_.GetFloatOr(Key(key), absent), absent);
 }
-bool GgufHparams::Has(std::string_view key) const { return file_.Get(Key(key)) != nullptr; }
+bool GgufHparams::Has(std::string_view key) const {
+  return file_.Get(Key(key)) != nullptr;
+}
 std::string GgufHparams::StringOr(std::string_view key, std::string_view absent) {
   if (!Has(key)) return std::string(absent);
   return std::string(Keep<std::string_view>(file_.GetString(Key(key)), absent));
@@ -46,12 +52,14 @@ RopeSpec ReadGgufRope(GgufHparams& h, RopeStyle style, int64_t head_dim) {
   rope.style = style;
   rope.rotary_dim = h.IntOr("rope.dimension_count", head_dim);
   rope.theta = h.FloatOr("rope.freq_base", 10000.0);
-  const std::string type = h.StringOr("rope.scaling.type", h.Has("rope.scale_linear") ? "linear" : "none");
+  const std::string type =
+      h.StringOr("rope.scaling.type", h.Has("rope.scale_linear") ? "linear" : "none");
   if (type == "linear") {
     rope.scaling = RopeSpec::Scaling::kLinear;
     rope.factor = h.FloatOr("rope.scaling.factor", h.FloatOr("rope.scale_linear", 1.0));
   } else if (type != "none") {
-    h.Fail({ErrorCode::kUnsupported, "rope scaling '" + type + "' is not supported yet; supported: none, linear"});
+    h.Fail({ErrorCode::kUnsupported,
+            "rope scaling '" + type + "' is not supported yet; supported: none, linear"});
   }
   return rope;
 }
@@ -149,7 +157,8 @@ Activation ReadHfActivation(HfConfigReader& h, const char* key, std::string_view
   if (name == "gelu") return Activation::kGeluErf;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
   if (name == "relu") return Activation::kRelu;
-  h.Fail({ErrorCode::kUnsupported, fmt::format("config.json: {} '{}' is not supported", key, name)});
+  h.Fail(
+      {ErrorCode::kUnsupported, fmt::format("config.json: {} '{}' is not supported", key, name)});
   return Activation::kSilu;
 }
 
@@ -162,8 +171,10 @@ ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefau
   c.dim = h.Int("hidden_size", d.hidden_size);
   c.ffn_dim = h.Int("intermediate_size", d.intermediate_size);
   c.n_heads = h.Int("num_attention_heads", d.num_attention_heads);
-  c.n_kv_heads = h.Int("num_key_value_heads", d.num_key_value_heads > 0 ? d.num_key_value_heads : c.n_heads);
-  c.head_dim = h.Int("head_dim", d.head_dim > 0 ? d.head_dim : (c.n_heads > 0 ? c.dim / c.n_heads : 0));
+  c.n_kv_heads =
+      h.Int("num_key_value_heads", d.num_key_value_heads > 0 ? d.num_key_value_heads : c.n_heads);
+  c.head_dim =
+      h.Int("head_dim", d.head_dim > 0 ? d.head_dim : (c.n_heads > 0 ? c.dim / c.n_heads : 0));
   c.vocab_size = h.Int("vocab_size", d.vocab_size);
   c.context_length = h.Int("max_position_embeddings", d.max_position_embeddings);
   c.norm_eps = h.Float("rms_norm_eps", d.rms_norm_eps);
@@ -189,8 +200,9 @@ void ReadHfScaling(HfConfigReader& h, const Json& scaling, RopeSpec& rope) {
     rope.high_freq_factor = s.Float("high_freq_factor", 4.0);
     rope.original_context = s.Float("original_max_position_embeddings", 8192);
   } else if (type != "default") {
-    h.Fail({ErrorCode::kUnsupported,
-            fmt::format("config.json: rope scaling '{}' is not supported yet; supported: default, linear, llama3", type)});
+    h.Fail({ErrorCode::kUnsupported, fmt::format("config.json: rope scaling '{}' is not supported "
+                                                 "yet; supported: default, linear, llama3",
+                                                 type)});
   }
   if (const Status status = s.status(); !status) h.Fail(status.error());
 }
@@ -204,7 +216,8 @@ RopeSpec ReadHfRope(HfConfigReader& h, double default_theta, int64_t head_dim, c
   rope.theta = h.Float("rope_theta", default_theta);
   if (h.Has("rope_parameters")) {
     const Json* parameters = &h.json()["rope_parameters"];
-    if (group != nullptr && parameters->is_object() && parameters->contains(group)) parameters = &(*parameters)[group];
+    if (group != nullptr && parameters->is_object() && parameters->contains(group))
+      parameters = &(*parameters)[group];
     if (!parameters->is_object()) {
       h.Fail({ErrorCode::kInvalidFile, "config.json: rope_parameters is not an object"});
       return rope;

@@ -1,4 +1,5 @@
-// Reading hyperparameters: small readers that remember the first error, so an architecture's reader is a list of keys.
+// Reading hyperparameters: small readers that remember the first error, so an architecture's reader
+// is a list of keys.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace lucid {
 
-// Keys of a GGUF file under its architecture's prefix: Int("block_count") reads "llama.block_count".
+// Keys of a GGUF file under its architecture's prefix: Int("block_count") reads
+// "llama.block_count".
 class GgufHparams {
  public:
   GgufHparams(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
@@ -39,10 +41,12 @@ class GgufHparams {
   std::optional<Error> error_;
 };
 
-// What llama-like GGUF files share: sizes, epsilon, rope with its scaling, biases by the tensors that exist.
+// What llama-like GGUF files share: sizes, epsilon, rope with its scaling, biases by the tensors
+// that exist.
 ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style);
 
-// Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face config class.
+// Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face
+// config class.
 class HfConfigReader {
  public:
   explicit HfConfigReader(const nlohmann::ordered_json& config) : config_(config) {}
@@ -61,9 +65,11 @@ class HfConfigReader {
   std::optional<Error> error_;
 };
 
-// Sizes and flags under the names that Llama, Qwen2 and Gemma configs share. `layers` is left to the caller.
+// Sizes and flags under the names that Llama, Qwen2 and Gemma configs share. `layers` is left to
+// the caller.
 struct HfDefaults {
-  int64_t hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads = 32;
+  int64_t hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
+          num_attention_heads = 32;
   int64_t num_key_value_heads = 0;  // 0: as many as heads
   int64_t head_dim = 0;             // 0: hidden_size / heads
   int64_t vocab_size = 32000, max_position_embeddings = 2048;
@@ -74,8 +80,9 @@ struct HfDefaults {
 };
 ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefaults& defaults);
 
-// Rope from rope_parameters (transformers 5; `group` picks "full_attention" or "sliding_attention" where it is keyed by
-// layer type) or rope_theta and rope_scaling (before).
-RopeSpec ReadHfRope(HfConfigReader& h, double default_theta, int64_t head_dim, const char* group = nullptr);
+// Rope from rope_parameters (transformers 5; `group` picks "full_attention" or "sliding_attention"
+// where it is keyed by layer type) or rope_theta and rope_scaling (before).
+RopeSpec ReadHfRope(HfConfigReader& h, double default_theta, int64_t head_dim,
+                    const char* group = nullptr);
 
 }  // namespace lucid

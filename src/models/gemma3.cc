@@ -1,5 +1,5 @@
-// Gemma 3 (text): norms before and after each half of the block, q and k norms, five windowed layers to each global one,
-// another rope base in the windowed layers, embedding times sqrt(dim).
+// Gemma 3 (text): norms before and after each half of the block, q and k norms, five windowed
+// layers to each global one, another rope base in the windowed layers, embedding times sqrt(dim).
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,9 @@ constexpr double kLocalTheta = 10000.0;
 constexpr int64_t kPattern = 6;  // every sixth layer is global
 
 // Layer i is global when (i + 1) is a multiple of the pattern.
-bool IsGlobal(int64_t layer, int64_t pattern) { return pattern > 0 && (layer + 1) % pattern == 0; }
+bool IsGlobal(int64_t layer, int64_t pattern) {
+  return pattern > 0 && (layer + 1) % pattern == 0;
+}
 
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "gemma3");
@@ -23,8 +25,10 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   c.act = Activation::kGeluTanh;
   c.embed_scale = std::sqrt(static_cast<double>(c.dim));
   c.logit_softcap = h.FloatOr("final_logit_softcapping", 0);
-  // The file does not say query_pre_attn_scalar; of the published sizes only 27B (62 layers) has another than head_dim.
-  if (c.n_layers == 62 && c.n_heads > 0) c.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.dim) / static_cast<double>(c.n_heads));
+  // The file does not say query_pre_attn_scalar; of the published sizes only 27B (62 layers) has
+  // another than head_dim.
+  if (c.n_layers == 62 && c.n_heads > 0)
+    c.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.dim) / static_cast<double>(c.n_heads));
   const int64_t window = h.IntOr("attention.sliding_window", 0);
   const int64_t pattern = h.IntOr("attention.sliding_window_pattern", kPattern);
   const double local_theta = h.FloatOr("rope.freq_base_swa", kLocalTheta);
@@ -52,8 +56,10 @@ std::vector<bool> SlidingLayers(HfConfigReader& h, int64_t n_layers) {
     for (size_t i = 0; i < sliding.size(); ++i) sliding[i] = types[i] == "sliding_attention";
     return sliding;
   }
-  const int64_t pattern = h.Int("sliding_window_pattern", h.Int("_sliding_window_pattern", kPattern));
-  for (size_t i = 0; i < sliding.size(); ++i) sliding[i] = !IsGlobal(static_cast<int64_t>(i), pattern);
+  const int64_t pattern =
+      h.Int("sliding_window_pattern", h.Int("_sliding_window_pattern", kPattern));
+  for (size_t i = 0; i < sliding.size(); ++i)
+    sliding[i] = !IsGlobal(static_cast<int64_t>(i), pattern);
   return sliding;
 }
 
@@ -84,7 +90,8 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   const int64_t window = h.Int("sliding_window", 4096);
   const std::vector<bool> sliding = SlidingLayers(h, static_cast<int64_t>(c.layers.size()));
   for (size_t i = 0; i < c.layers.size(); ++i) {
-    c.layers[i] = sliding[i] ? LayerConfig{.window = window, .rope = local} : LayerConfig{.window = 0, .rope = global};
+    c.layers[i] = sliding[i] ? LayerConfig{.window = window, .rope = local}
+                             : LayerConfig{.window = 0, .rope = global};
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -118,12 +125,15 @@ constexpr std::array kHfNames = {
     NameRule{"blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm.weight", Transform::kAddOne},
     NameRule{"blk.{}.attn_output", "model.layers.{}.self_attn.o_proj.weight"},
     NameRule{"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
-    NameRule{"blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm.weight",
+             Transform::kAddOne},
+    NameRule{"blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm.weight",
+             Transform::kAddOne},
     NameRule{"blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj.weight"},
     NameRule{"blk.{}.ffn_up", "model.layers.{}.mlp.up_proj.weight"},
     NameRule{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj.weight"},
-    NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight",
+             Transform::kAddOne},
 };
 
 }  // namespace

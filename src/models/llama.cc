@@ -1,4 +1,5 @@
-// Llama 1 to 3 and everything built like it (SmolLM2, Mistral 7B without a window): pre-norm, GQA, rope, gated FFN.
+// Llama 1 to 3 and everything built like it (SmolLM2, Mistral 7B without a window): pre-norm, GQA,
+// rope, gated FFN.
 #include <array>
 
 #include "models/arch.h"
@@ -12,7 +13,8 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "llama");
   // The converter permutes q and k of Llama files, so that neighbours are rotated together.
   const ModelConfig c = ReadGgufCommon(h, "llama", RopeStyle::kInterleaved);
-  if (h.IntOr("expert_count", 0) > 0) h.Fail({ErrorCode::kUnsupported, "llama.expert_count: experts are not supported yet"});
+  if (h.IntOr("expert_count", 0) > 0)
+    h.Fail({ErrorCode::kUnsupported, "llama.expert_count: experts are not supported yet"});
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -65,7 +67,8 @@ Result<ModelConfig> Qwen2FromGguf(const GgufFile& file) {
   return c;
 }
 
-// Qwen2 and Qwen2.5: a Llama block with biases on q, k and v, and a window on the upper layers where switched on.
+// Qwen2 and Qwen2.5: a Llama block with biases on q, k and v, and a window on the upper layers
+// where switched on.
 Result<ModelConfig> Qwen2FromHf(const nlohmann::ordered_json& config) {
   HfConfigReader h(config);
   ModelConfig c = ReadHfCommon(h, "qwen2",
@@ -79,7 +82,8 @@ Result<ModelConfig> Qwen2FromHf(const nlohmann::ordered_json& config) {
   const int64_t window = h.Int("sliding_window", windows ? 4096 : 0);
   const int64_t first_window_layer = h.Int("max_window_layers", 28);
   for (int64_t i = 0; i < static_cast<int64_t>(c.layers.size()); ++i) {
-    c.layers[static_cast<size_t>(i)] = {.window = windows && i >= first_window_layer ? window : 0, .rope = rope};
+    c.layers[static_cast<size_t>(i)] = {.window = windows && i >= first_window_layer ? window : 0,
+                                        .rope = rope};
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;

@@ -22,8 +22,10 @@ Result<ArchAndConfig> ReadGgufModelConfig(const GgufFile& file) {
 Result<ArchAndConfig> ReadHfModelConfig(const SafetensorsCheckpoint& checkpoint) {
   LUCID_ASSIGN_OR_RETURN(const nlohmann::ordered_json config, ReadHfConfig(checkpoint.folder()));
   const auto names = config.find("architectures");
-  if (names == config.end() || !names->is_array() || names->empty() || !names->front().is_string()) {
-    return Err(ErrorCode::kInvalidFile, "{}/config.json: architectures does not name one", checkpoint.folder());
+  if (names == config.end() || !names->is_array() || names->empty() ||
+      !names->front().is_string()) {
+    return Err(ErrorCode::kInvalidFile, "{}/config.json: architectures does not name one",
+               checkpoint.folder());
   }
   ArchAndConfig result;
   LUCID_ASSIGN_OR_RETURN(result.arch, FindArchByHf(names->front().get<std::string>()));
@@ -34,10 +36,11 @@ Result<ArchAndConfig> ReadHfModelConfig(const SafetensorsCheckpoint& checkpoint)
 }  // namespace
 
 Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint) {
-  LUCID_ASSIGN_OR_RETURN(ArchAndConfig result,
-                         checkpoint.format() == Checkpoint::Format::kGguf
-                             ? ReadGgufModelConfig(static_cast<const GgufFile&>(checkpoint))
-                             : ReadHfModelConfig(static_cast<const SafetensorsCheckpoint&>(checkpoint)));
+  LUCID_ASSIGN_OR_RETURN(
+      ArchAndConfig result,
+      checkpoint.format() == Checkpoint::Format::kGguf
+          ? ReadGgufModelConfig(static_cast<const GgufFile&>(checkpoint))
+          : ReadHfModelConfig(static_cast<const SafetensorsCheckpoint&>(checkpoint)));
   LUCID_RETURN_IF_ERROR(ValidateConfig(result.config));
   return result;
 }

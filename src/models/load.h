@@ -1,4 +1,5 @@
-// LoadModel: a path becomes a verified plan with weights. Neighbours: arch.h (what models are), weights.h (slots to tensors).
+// LoadModel: a path becomes a verified plan with weights. Neighbours: arch.h (what models are),
+// weights.h (slots to tensors).
 #pragma once
 
 #include <memory>
@@ -19,14 +20,16 @@ struct Model {
   Weights weights;  // by the plan's value ids, which fusing keeps
 };
 
-// Reads the hyperparameters of an opened checkpoint with its architecture's reader and validates them.
+// Reads the hyperparameters of an opened checkpoint with its architecture's reader and validates
+// them.
 struct ArchAndConfig {
   const ArchSpec* arch = nullptr;
   ModelConfig config;
 };
 Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint);
 
-// `path`: whatever OpenCheckpoint takes. Reads no weights: they are mapped, and read when first used.
+// `path`: whatever OpenCheckpoint takes. Reads no weights: they are mapped, and read when first
+// used.
 Result<Model> LoadModel(const std::string& path);
 
 }  // namespace lucid

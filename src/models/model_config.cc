@@ -13,21 +13,25 @@ struct Limit {
 
 Status CheckRope(const RopeSpec& rope, int64_t head_dim, int64_t layer) {
   if (rope.rotary_dim <= 0 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > head_dim) {
-    return Err(ErrorCode::kInvalidFile, "layer {}: rotary dimension {} does not fit head_dim {}", layer,
-               rope.rotary_dim, head_dim);
+    return Err(ErrorCode::kInvalidFile, "layer {}: rotary dimension {} does not fit head_dim {}",
+               layer, rope.rotary_dim, head_dim);
   }
   if (!(rope.theta > 0) || !std::isfinite(rope.theta)) {
-    return Err(ErrorCode::kInvalidFile, "layer {}: rope_theta is {}, must be positive", layer, rope.theta);
+    return Err(ErrorCode::kInvalidFile, "layer {}: rope_theta is {}, must be positive", layer,
+               rope.theta);
   }
   if (!(rope.factor > 0) || !std::isfinite(rope.factor)) {
-    return Err(ErrorCode::kInvalidFile, "layer {}: rope scaling factor is {}, must be positive", layer, rope.factor);
+    return Err(ErrorCode::kInvalidFile, "layer {}: rope scaling factor is {}, must be positive",
+               layer, rope.factor);
   }
   if (rope.scaling == RopeSpec::Scaling::kLlama3 &&
-      !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0 && rope.original_context > 0)) {
-    return Err(ErrorCode::kInvalidFile,
-               "layer {}: llama3 rope scaling needs high_freq_factor > low_freq_factor > 0 and a positive "
-               "original_max_position_embeddings",
-               layer);
+      !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0 &&
+        rope.original_context > 0)) {
+    return Err(
+        ErrorCode::kInvalidFile,
+        "layer {}: llama3 rope scaling needs high_freq_factor > low_freq_factor > 0 and a positive "
+        "original_max_position_embeddings",
+        layer);
   }
   return {};
 }
@@ -38,18 +42,24 @@ Status ValidateConfig(const ModelConfig& c) {
   // Far above any model, far below what would overflow a product of three.
   constexpr int64_t kMaxDim = int64_t{1} << 20;
   const Limit limits[] = {
-      {"number of layers", c.n_layers, 4096},     {"embedding length", c.dim, kMaxDim},
-      {"feed-forward length", c.ffn_dim, kMaxDim}, {"number of heads", c.n_heads, 4096},
-      {"number of KV heads", c.n_kv_heads, 4096},  {"head_dim", c.head_dim, 65536},
-      {"vocabulary size", c.vocab_size, 1 << 24},  {"context length", c.context_length, int64_t{1} << 30},
+      {"number of layers", c.n_layers, 4096},
+      {"embedding length", c.dim, kMaxDim},
+      {"feed-forward length", c.ffn_dim, kMaxDim},
+      {"number of heads", c.n_heads, 4096},
+      {"number of KV heads", c.n_kv_heads, 4096},
+      {"head_dim", c.head_dim, 65536},
+      {"vocabulary size", c.vocab_size, 1 << 24},
+      {"context length", c.context_length, int64_t{1} << 30},
   };
   for (const Limit& limit : limits) {
     if (limit.value <= 0 || limit.value > limit.max) {
-      return Err(ErrorCode::kInvalidFile, "{} is {}, must be 1 to {}", limit.name, limit.value, limit.max);
+      return Err(ErrorCode::kInvalidFile, "{} is {}, must be 1 to {}", limit.name, limit.value,
+                 limit.max);
     }
   }
   if (c.n_heads % c.n_kv_heads != 0) {
-    return Err(ErrorCode::kInvalidFile, "{} heads cannot share {} KV heads evenly", c.n_heads, c.n_kv_heads);
+    return Err(ErrorCode::kInvalidFile, "{} heads cannot share {} KV heads evenly", c.n_heads,
+               c.n_kv_heads);
   }
   if (!(c.norm_eps >= 0) || !std::isfinite(c.norm_eps)) {
     return Err(ErrorCode::kInvalidFile, "norm epsilon is {}, must not be negative", c.norm_eps);
@@ -58,7 +68,8 @@ Status ValidateConfig(const ModelConfig& c) {
     return Err(ErrorCode::kInvalidFile, "attention scale is {}, must be positive", c.attn_scale);
   }
   if (static_cast<int64_t>(c.layers.size()) != c.n_layers) {
-    return Err(ErrorCode::kInvalidFile, "{} layers are described, the model has {}", c.layers.size(), c.n_layers);
+    return Err(ErrorCode::kInvalidFile, "{} layers are described, the model has {}",
+               c.layers.size(), c.n_layers);
   }
   for (int64_t i = 0; i < c.n_layers; ++i) {
     const LayerConfig& layer = c.layers[static_cast<size_t>(i)];

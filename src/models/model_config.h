@@ -1,4 +1,5 @@
-// ModelConfig: the validated numbers of a model, the same whatever file they came from. No strings after load.
+// ModelConfig: the validated numbers of a model, the same whatever file they came from. No strings
+// after load.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +17,31 @@ struct LayerConfig {
 };
 
 struct ModelConfig {
-  std::string arch;             // ArchSpec::name
+  std::string arch;  // ArchSpec::name
   int64_t n_layers = 0;
-  int64_t dim = 0;              // width of the residual stream
+  int64_t dim = 0;  // width of the residual stream
   int64_t ffn_dim = 0;
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t vocab_size = 0;       // rows of the embedding
-  int64_t context_length = 0;   // positions the model was trained for
+  int64_t vocab_size = 0;      // rows of the embedding
+  int64_t context_length = 0;  // positions the model was trained for
   double norm_eps = 0;
-  double attn_scale = 0;        // factor of the scores, usually 1 / sqrt(head_dim)
-  double embed_scale = 1;       // factor of the embedding
-  double attn_softcap = 0;      // 0: none
-  double logit_softcap = 0;     // 0: none
+  double attn_scale = 0;     // factor of the scores, usually 1 / sqrt(head_dim)
+  double embed_scale = 1;    // factor of the embedding
+  double attn_softcap = 0;   // 0: none
+  double logit_softcap = 0;  // 0: none
   Activation act = Activation::kSilu;
   bool tied_embeddings = false;  // the output matrix is the embedding
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
-  bool rope_freq_factors = false;  // the file brings divisors of the rope frequencies
+  bool rope_freq_factors = false;   // the file brings divisors of the rope frequencies
   std::vector<LayerConfig> layers;  // n_layers of them
 };
 
-// kInvalidFile naming the number that is out of range or does not fit the others. Afterwards no size of the model can
-// overflow 64 bits.
+// kInvalidFile naming the number that is out of range or does not fit the others. Afterwards no
+// size of the model can overflow 64 bits.
 Status ValidateConfig(const ModelConfig& config);
 
 }  // namespace lucid

@@ -15,28 +15,31 @@ constexpr std::array<const ArchSpec*, 3> kArchs = {&kLlama, &kQwen2, &kGemma3};
 
 std::string KnownNames(std::string_view ArchSpec::*member) {
   std::string names;
-  for (const ArchSpec* arch : kArchs) names += (names.empty() ? "" : ", ") + std::string(arch->*member);
+  for (const ArchSpec* arch : kArchs)
+    names += (names.empty() ? "" : ", ") + std::string(arch->*member);
   return names;
 }
 
 }  // namespace
 
-std::span<const ArchSpec* const> AllArchs() { return kArchs; }
+std::span<const ArchSpec* const> AllArchs() {
+  return kArchs;
+}
 
 Result<const ArchSpec*> FindArchByGguf(std::string_view architecture) {
   for (const ArchSpec* arch : kArchs) {
     if (arch->gguf == architecture) return arch;
   }
-  return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}", architecture,
-             KnownNames(&ArchSpec::gguf));
+  return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}",
+             architecture, KnownNames(&ArchSpec::gguf));
 }
 
 Result<const ArchSpec*> FindArchByHf(std::string_view architecture) {
   for (const ArchSpec* arch : kArchs) {
     if (arch->hf == architecture) return arch;
   }
-  return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}", architecture,
-             KnownNames(&ArchSpec::hf));
+  return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}",
+             architecture, KnownNames(&ArchSpec::hf));
 }
 
 Plan BuildPlan(const ArchSpec& arch, const ModelConfig& config) {

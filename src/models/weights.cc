@@ -20,7 +20,8 @@ std::pair<std::string, std::string> SplitLayer(const std::string& slot) {
   return {"blk.{}" + slot.substr(end), slot.substr(4, end - 4)};
 }
 
-Result<Source> FindSource(const ArchSpec& arch, Checkpoint::Format format, const std::string& slot) {
+Result<Source> FindSource(const ArchSpec& arch, Checkpoint::Format format,
+                          const std::string& slot) {
   if (format == Checkpoint::Format::kGguf) {
     return Source{slot.ends_with(".bias") ? slot : slot + ".weight", Transform::kNone};
   }
@@ -31,7 +32,8 @@ Result<Source> FindSource(const ArchSpec& arch, Checkpoint::Format format, const
     if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, layer);
     return Source{std::move(name), rule.transform};
   }
-  return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files", arch.name, slot);
+  return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
+             arch.name, slot);
 }
 
 bool ShapeFits(const Tensor& tensor, const Shape& shape) {
@@ -70,7 +72,8 @@ Result<Buffer> ToFloat(const Tensor& tensor, Transform transform) {
 
 }  // namespace
 
-Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Checkpoint& checkpoint) {
+Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
+                              const Checkpoint& checkpoint) {
   Weights weights;
   weights.tensors_.resize(plan.values.size());
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
@@ -78,18 +81,22 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Chec
     const ValueInfo& slot = plan.Info(v);
     LUCID_ASSIGN_OR_RETURN(const Source source, FindSource(arch, checkpoint.format(), slot.name));
     const TensorEntry* entry = checkpoint.Find(source.tensor);
-    if (entry == nullptr) return Err(ErrorCode::kInvalidFile, "tensor {} is missing", source.tensor);
+    if (entry == nullptr)
+      return Err(ErrorCode::kInvalidFile, "tensor {} is missing", source.tensor);
     Tensor tensor = entry->tensor;
     if (!ShapeFits(tensor, slot.shape)) {
-      return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}", source.tensor,
-                 ShapeText(tensor), slot.shape.ToString());
+      return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}",
+                 source.tensor, ShapeText(tensor), slot.shape.ToString());
     }
-    if (Info(tensor.dtype).decode == nullptr || tensor.cols() % Info(tensor.dtype).block_elems != 0) {
-      return Err(ErrorCode::kUnsupported, "tensor {} has type {}, which cannot be used as a weight here", source.tensor,
+    if (Info(tensor.dtype).decode == nullptr ||
+        tensor.cols() % Info(tensor.dtype).block_elems != 0) {
+      return Err(ErrorCode::kUnsupported,
+                 "tensor {} has type {}, which cannot be used as a weight here", source.tensor,
                  Name(tensor.dtype));
     }
     const bool as_float = slot.shape.rank == 1 || source.transform != Transform::kNone;
-    if ((as_float && (tensor.dtype != DType::kF32 || source.transform != Transform::kNone)) || !IsAligned(tensor)) {
+    if ((as_float && (tensor.dtype != DType::kF32 || source.transform != Transform::kNone)) ||
+        !IsAligned(tensor)) {
       Result<Buffer> copy = as_float ? ToFloat(tensor, source.transform)
                                      : Buffer::Allocate(static_cast<size_t>(tensor.bytes()));
       LUCID_RETURN_IF_ERROR(copy);

@@ -1,5 +1,5 @@
-// Weights: the tensor that fills every weight slot of a plan. Matrices stay where they lie in the mapped file; vectors and
-// transformed tensors are small float32 copies.
+// Weights: the tensor that fills every weight slot of a plan. Matrices stay where they lie in the
+// mapped file; vectors and transformed tensors are small float32 copies.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,9 @@ namespace lucid {
 
 class Weights {
  public:
-  // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor that is missing, has
-  // another shape than the plan declares, or a dtype no kernel can read. The checkpoint must outlive the weights.
+  // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor
+  // that is missing, has another shape than the plan declares, or a dtype no kernel can read. The
+  // checkpoint must outlive the weights.
   static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const Checkpoint& checkpoint);
 
   // The tensor of a weight value of that plan.

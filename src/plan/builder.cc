@@ -36,7 +36,9 @@ Value Builder::NewValue(ValueInfo info) {
   return Value{static_cast<int32_t>(plan_.values.size() - 1)};
 }
 
-Value Builder::Vec(std::string_view name, Extent n) { return Weight(name, {n.size}, {n}); }
+Value Builder::Vec(std::string_view name, Extent n) {
+  return Weight(name, {n.size}, {n});
+}
 
 Value Builder::Mat(std::string_view name, Extent n_out, Extent n_in) {
   return Weight(name, {n_out.size, n_in.size}, {n_out, n_in});
@@ -45,7 +47,8 @@ Value Builder::Mat(std::string_view name, Extent n_out, Extent n_in) {
 Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents) {
   const auto [known, is_new] = weights_.try_emplace(std::string(name));
   if (!is_new) {
-    LUCID_CHECK(plan_.Info(known->second).shape == shape, "weight {} is used with two shapes", name);
+    LUCID_CHECK(plan_.Info(known->second).shape == shape, "weight {} is used with two shapes",
+                name);
     return known->second;
   }
   ValueInfo info;
@@ -56,11 +59,17 @@ Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Ext
   return known->second = NewValue(std::move(info));
 }
 
-Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where) {
-  Op op{.kind = kind, .name = name, .inputs = std::move(inputs), .outputs = {}, .attrs = std::move(attrs),
+Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs,
+                    Where where) {
+  Op op{.kind = kind,
+        .name = name,
+        .inputs = std::move(inputs),
+        .outputs = {},
+        .attrs = std::move(attrs),
         .where = where};
   Result<std::vector<Shape>> shapes = Info(kind).infer(plan_, op);
-  LUCID_CHECK(shapes.has_value(), "{} (emitted at {}:{})", shapes.error().message, where.file_name(), where.line());
+  LUCID_CHECK(shapes.has_value(), "{} (emitted at {}:{})", shapes.error().message,
+              where.file_name(), where.line());
   LUCID_CHECK(shapes->size() == 1, "the builder emits ops of one result only");
   ValueInfo result;
   result.name = std::move(name);
@@ -84,16 +93,19 @@ Value Builder::Embed(Value table, double scale, Where where) {
 
 Value Builder::RmsNorm(Value x, Value weight, double eps, Where where) {
   const ValueInfo& w = plan_.Info(weight);
-  return Emit(OpKind::kRmsNorm, w.name, {x, weight}, NormAttrs{static_cast<float>(eps), w.shape[0].size}, where);
+  return Emit(OpKind::kRmsNorm, w.name, {x, weight},
+              NormAttrs{static_cast<float>(eps), w.shape[0].size}, where);
 }
 
 Value Builder::Linear(Value x, Value w, Value bias, Where where) {
   return Emit(OpKind::kLinear, plan_.Info(w).name, {x, w, bias}, LinearAttrs{}, where);
 }
 
-Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors, Where where) {
-  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope", {x, Plan::Batch(BatchInput::kPositions), freq_factors},
-              RopeAttrs{spec, head_dim}, where);
+Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors,
+                    Where where) {
+  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope",
+              {x, Plan::Batch(BatchInput::kPositions), freq_factors}, RopeAttrs{spec, head_dim},
+              where);
 }
 
 Value Builder::Kv(const KvSpec& spec, std::string_view name) {
@@ -122,7 +134,8 @@ Value Builder::Attention(Value q, Value kv, const AttentionOptions& options, Whe
   attrs.softcap = static_cast<float>(options.softcap);
   attrs.n_heads = plan_.Info(q).shape.Width() / spec.k_dim;
   std::string name = cache.name;
-  if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);  // "blk.0.kv.store" -> "blk.0.kv"
+  if (const size_t dot = name.rfind('.'); dot != std::string::npos)
+    name.resize(dot);  // "blk.0.kv.store" -> "blk.0.kv"
   if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);
   return Emit(OpKind::kAttention, name + ".attn",
               {q, kv, Plan::Batch(BatchInput::kPositions), Plan::Batch(BatchInput::kSequence),
@@ -139,16 +152,18 @@ Value Builder::Glu(Value gate, Value up, Activation act, Where where) {
 }
 
 Value Builder::Scale(Value x, double factor, Where where) {
-  return Emit(OpKind::kScale, plan_.Info(x).name + ".scale", {x}, ScaleAttrs{static_cast<float>(factor)}, where);
+  return Emit(OpKind::kScale, plan_.Info(x).name + ".scale", {x},
+              ScaleAttrs{static_cast<float>(factor)}, where);
 }
 
 Value Builder::Softcap(Value x, double cap, Where where) {
-  return Emit(OpKind::kSoftcap, plan_.Info(x).name + ".softcap", {x}, SoftcapAttrs{static_cast<float>(cap)}, where);
+  return Emit(OpKind::kSoftcap, plan_.Info(x).name + ".softcap", {x},
+              SoftcapAttrs{static_cast<float>(cap)}, where);
 }
 
 Value Builder::GatherRows(Value x, Where where) {
-  return Emit(OpKind::kGatherRows, plan_.Info(x).name + ".rows", {x, Plan::Batch(BatchInput::kOutputRows)},
-              GatherRowsAttrs{}, where);
+  return Emit(OpKind::kGatherRows, plan_.Info(x).name + ".rows",
+              {x, Plan::Batch(BatchInput::kOutputRows)}, GatherRowsAttrs{}, where);
 }
 
 Value Builder::Named(Value v, std::string name) {

@@ -1,6 +1,8 @@
-// Builder: the vocabulary in which architectures are written (models/*.cc). Each method appends one op.
+// Builder: the vocabulary in which architectures are written (models/*.cc). Each method appends one
+// op.
 //
-// Shapes are inferred as ops are added; a contradiction is our own bug, found at once by LUCID_CHECK with the op's name.
+// Shapes are inferred as ops are added; a contradiction is our own bug, found at once by
+// LUCID_CHECK with the op's name.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +51,13 @@ class Builder {
 
   // [T, dim]: rows of table[vocab, dim] for the batch's tokens, times `scale`.
   Value Embed(Value table, double scale = 1.0, Where where = Where::current());
-  // RMS norm (Zhang and Sennrich 2019) times weight [n], over groups of n values: the whole row [T, n], or every
-  // head of a row, which gives [T, heads, n].
+  // RMS norm (Zhang and Sennrich 2019) times weight [n], over groups of n values: the whole row [T,
+  // n], or every head of a row, which gives [T, heads, n].
   Value RmsNorm(Value x, Value weight, double eps, Where where = Where::current());
   // [rows, n_out]: x W^T + bias; `bias` may be absent.
   Value Linear(Value x, Value w, Value bias = {}, Where where = Where::current());
-  // [T, heads, head_dim]: q or k [T, heads * head_dim], each head rotated by the batch's positions. `freq_factors`
-  // [rotary_dim / 2] divides the frequencies; may be absent.
+  // [T, heads, head_dim]: q or k [T, heads * head_dim], each head rotated by the batch's positions.
+  // `freq_factors` [rotary_dim / 2] divides the frequencies; may be absent.
   Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors = {},
              Where where = Where::current());
   // Declares the cache of the next layer.
@@ -63,7 +65,8 @@ class Builder {
   // Writes k, v [T, heads * dim] at the batch's positions; returns the new version of the cache.
   Value KvStore(Value kv, Value k, Value v, Where where = Where::current());
   // [T, n_heads * v_dim]: causal attention of q [T, n_heads * k_dim] over the cache.
-  Value Attention(Value q, Value kv, const AttentionOptions& options, Where where = Where::current());
+  Value Attention(Value q, Value kv, const AttentionOptions& options,
+                  Where where = Where::current());
   Value Add(Value a, Value b, Where where = Where::current());
   // act(gate) * up (Shazeer, "GLU variants improve Transformer", 2020).
   Value Glu(Value gate, Value up, Activation act, Where where = Where::current());

@@ -6,22 +6,32 @@ namespace lucid {
 
 int64_t Dim::Bind(const Sizes& sizes) const {
   switch (symbol) {
-    case Symbol::kNone: return size;
-    case Symbol::kTokens: return sizes.tokens;
-    case Symbol::kOutputs: return sizes.outputs;
-    case Symbol::kSequences: return sizes.sequences;
-    case Symbol::kContext: return sizes.context;
+    case Symbol::kNone:
+      return size;
+    case Symbol::kTokens:
+      return sizes.tokens;
+    case Symbol::kOutputs:
+      return sizes.outputs;
+    case Symbol::kSequences:
+      return sizes.sequences;
+    case Symbol::kContext:
+      return sizes.context;
   }
   return 0;
 }
 
 std::string Dim::ToString() const {
   switch (symbol) {
-    case Symbol::kNone: return fmt::to_string(size);
-    case Symbol::kTokens: return "T";
-    case Symbol::kOutputs: return "R";
-    case Symbol::kSequences: return "S";
-    case Symbol::kContext: return "C";
+    case Symbol::kNone:
+      return fmt::to_string(size);
+    case Symbol::kTokens:
+      return "T";
+    case Symbol::kOutputs:
+      return "R";
+    case Symbol::kSequences:
+      return "S";
+    case Symbol::kContext:
+      return "C";
   }
   return "?";
 }

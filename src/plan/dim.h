@@ -32,7 +32,7 @@ struct Dim {
   int64_t size = 1;  // only for kNone
 
   constexpr Dim() = default;
-  constexpr Dim(int64_t n) : size(n) {}  // NOLINT: a number is a size
+  constexpr Dim(int64_t n) : size(n) {}   // NOLINT: a number is a size
   constexpr Dim(Symbol s) : symbol(s) {}  // NOLINT
 
   int64_t Bind(const Sizes& sizes) const;
@@ -56,8 +56,8 @@ struct Shape {
   // Number of elements, and of elements per row of the outermost dimension.
   int64_t Elements(const Sizes& sizes) const;
   int64_t Width() const;  // product of all but the first dimension, which must be plain numbers
-  std::string ToString() const;                       // "[T, 9, 64]"
-  std::string ToString(const Sizes& sizes) const;     // "[12, 9, 64]"
+  std::string ToString() const;                    // "[T, 9, 64]"
+  std::string ToString(const Sizes& sizes) const;  // "[12, 9, 64]"
   bool operator==(const Shape&) const = default;
 };
 

@@ -1,7 +1,8 @@
 // What a plan is made of: values, ops and their attributes.
 //
-// Everything an op reads or writes is an operand: activations, weights, the KV cache of a layer and the arrays of the
-// batch. A value is written once (SSA); writing to a KV cache gives a new version of that value, so dataflow is visible.
+// Everything an op reads or writes is an operand: activations, weights, the KV cache of a layer and
+// the arrays of the batch. A value is written once (SSA); writing to a KV cache gives a new version
+// of that value, so dataflow is visible.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ struct Extent {
   int64_t size = 0;
   Axis axis = Axis::kNone;
   constexpr Extent() = default;
-  constexpr Extent(int64_t n, Axis a = Axis::kNone) : size(n), axis(a) {}  // NOLINT: a number is an extent
+  constexpr Extent(int64_t n, Axis a = Axis::kNone)
+      : size(n), axis(a) {}  // NOLINT: a number is an extent
 };
 
 // The cache that one layer needs.
@@ -50,20 +52,35 @@ struct KvSpec {
 
 struct ValueInfo {
   ValueKind kind = ValueKind::kActivation;
-  std::string name;     // "blk.3.attn_q", "positions"
+  std::string name;  // "blk.3.attn_q", "positions"
   Shape shape;
-  int32_t producer = -1;  // index of the op that writes it; -1 for weights, batch arrays and the initial KV
-  int32_t kv_layer = -1;  // kKv: index into Plan::kv_layers
+  int32_t producer =
+      -1;  // index of the op that writes it; -1 for weights, batch arrays and the initial KV
+  int32_t kv_layer = -1;        // kKv: index into Plan::kv_layers
   std::vector<Extent> extents;  // kWeight: same sizes as shape, with what may be cut
 };
 
 enum class OpKind : int8_t {
-  kEmbed, kRmsNorm, kLinear, kRope, kKvStore, kAttention, kAdd, kGlu, kScale, kSoftcap, kGatherRows,
+  kEmbed,
+  kRmsNorm,
+  kLinear,
+  kRope,
+  kKvStore,
+  kAttention,
+  kAdd,
+  kGlu,
+  kScale,
+  kSoftcap,
+  kGatherRows,
   // Made by the fuse pass only.
-  kLinearGroup, kGluLinear, kAddRmsNorm, kNormRope,
+  kLinearGroup,
+  kGluLinear,
+  kAddRmsNorm,
+  kNormRope,
 };
 
-// Rotary embedding (Su et al., RoFormer, 2021): frequencies theta^(-2i/rotary_dim), changed by a scaling rule.
+// Rotary embedding (Su et al., RoFormer, 2021): frequencies theta^(-2i/rotary_dim), changed by a
+// scaling rule.
 struct RopeSpec {
   enum class Scaling : int8_t { kNone, kLinear, kLlama3 };
   double theta = 10000.0;
@@ -77,33 +94,59 @@ struct RopeSpec {
   double attn_factor = 1.0;        // multiplies cos and sin
 };
 
-struct EmbedAttrs { float scale = 1.0f; };
-struct NormAttrs { float eps = 0; int64_t dim = 0; };   // dim: values normalised together
+struct EmbedAttrs {
+  float scale = 1.0f;
+};
+struct NormAttrs {
+  float eps = 0;
+  int64_t dim = 0;
+};  // dim: values normalised together
 struct LinearAttrs {};
-struct RopeAttrs { RopeSpec spec; int64_t head_dim = 0; };
+struct RopeAttrs {
+  RopeSpec spec;
+  int64_t head_dim = 0;
+};
 struct KvStoreAttrs {};
-struct AttentionAttrs { float scale = 0; int32_t window = 0; float softcap = 0; int64_t n_heads = 0; };
+struct AttentionAttrs {
+  float scale = 0;
+  int32_t window = 0;
+  float softcap = 0;
+  int64_t n_heads = 0;
+};
 struct AddAttrs {};
-struct GluAttrs { Activation act = Activation::kSilu; };
-struct ScaleAttrs { float factor = 1.0f; };
-struct SoftcapAttrs { float cap = 0; };
+struct GluAttrs {
+  Activation act = Activation::kSilu;
+};
+struct ScaleAttrs {
+  float factor = 1.0f;
+};
+struct SoftcapAttrs {
+  float cap = 0;
+};
 struct GatherRowsAttrs {};
 // Fused ops. Operand order is given in op_table.cc.
-struct LinearGroupAttrs { int32_t count = 0; };
-struct GluLinearAttrs { Activation act = Activation::kSilu; };
-struct NormRopeAttrs { NormAttrs norm; RopeAttrs rope; };
+struct LinearGroupAttrs {
+  int32_t count = 0;
+};
+struct GluLinearAttrs {
+  Activation act = Activation::kSilu;
+};
+struct NormRopeAttrs {
+  NormAttrs norm;
+  RopeAttrs rope;
+};
 
-using OpAttrs = std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs, AttentionAttrs, AddAttrs,
-                             GluAttrs, ScaleAttrs, SoftcapAttrs, GatherRowsAttrs, LinearGroupAttrs, GluLinearAttrs,
-                             NormRopeAttrs>;
+using OpAttrs = std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs,
+                             AttentionAttrs, AddAttrs, GluAttrs, ScaleAttrs, SoftcapAttrs,
+                             GatherRowsAttrs, LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
 
 struct Op {
   OpKind kind = OpKind::kEmbed;
-  std::string name;              // "blk.3.attn_q": what --dump, trace and errors call it
-  std::vector<Value> inputs;     // fixed order per kind (op_table.cc); absent optional ones have id -1
+  std::string name;           // "blk.3.attn_q": what --dump, trace and errors call it
+  std::vector<Value> inputs;  // fixed order per kind (op_table.cc); absent optional ones have id -1
   std::vector<Value> outputs;
   OpAttrs attrs;
-  std::source_location where;    // the line of the architecture's function that emitted it
+  std::source_location where;  // the line of the architecture's function that emitted it
 };
 
 }  // namespace lucid

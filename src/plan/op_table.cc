@@ -13,19 +13,24 @@ constexpr std::array kOps = {
     OpInfo{OpKind::kRmsNorm, "rms_norm", "x weight", ops::InferRmsNorm, ops::CostRmsNorm},
     OpInfo{OpKind::kLinear, "linear", "x w bias?", ops::InferLinear, ops::CostLinear},
     OpInfo{OpKind::kRope, "rope", "x positions freq_factors?", ops::InferRope, ops::CostRope},
-    OpInfo{OpKind::kKvStore, "kv_store", "kv k v positions sequence block_tables", ops::InferKvStore, ops::CostKvStore},
-    OpInfo{OpKind::kAttention, "attention", "q kv positions sequence block_tables", ops::InferAttention,
-           ops::CostAttention},
+    OpInfo{OpKind::kKvStore, "kv_store", "kv k v positions sequence block_tables",
+           ops::InferKvStore, ops::CostKvStore},
+    OpInfo{OpKind::kAttention, "attention", "q kv positions sequence block_tables",
+           ops::InferAttention, ops::CostAttention},
     OpInfo{OpKind::kAdd, "add", "a b", ops::InferSameShapes, ops::CostAdd},
     OpInfo{OpKind::kGlu, "glu", "gate up", ops::InferSameShapes, ops::CostGlu},
     OpInfo{OpKind::kScale, "scale", "x", ops::InferSameShapes, ops::CostScale},
     OpInfo{OpKind::kSoftcap, "softcap", "x", ops::InferSameShapes, ops::CostSoftcap},
-    OpInfo{OpKind::kGatherRows, "gather_rows", "x output_rows", ops::InferGatherRows, ops::CostGatherRows},
-    OpInfo{OpKind::kLinearGroup, "linear_group", "x (w bias?)*", ops::InferLinearGroup, ops::CostLinearGroup},
-    OpInfo{OpKind::kGluLinear, "glu_linear", "x w_gate bias_gate? w_up bias_up?", ops::InferGluLinear,
-           ops::CostGluLinear},
-    OpInfo{OpKind::kAddRmsNorm, "add_rms_norm", "a b weight", ops::InferAddRmsNorm, ops::CostAddRmsNorm},
-    OpInfo{OpKind::kNormRope, "norm_rope", "x weight positions freq_factors?", ops::InferNormRope, ops::CostNormRope},
+    OpInfo{OpKind::kGatherRows, "gather_rows", "x output_rows", ops::InferGatherRows,
+           ops::CostGatherRows},
+    OpInfo{OpKind::kLinearGroup, "linear_group", "x (w bias?)*", ops::InferLinearGroup,
+           ops::CostLinearGroup},
+    OpInfo{OpKind::kGluLinear, "glu_linear", "x w_gate bias_gate? w_up bias_up?",
+           ops::InferGluLinear, ops::CostGluLinear},
+    OpInfo{OpKind::kAddRmsNorm, "add_rms_norm", "a b weight", ops::InferAddRmsNorm,
+           ops::CostAddRmsNorm},
+    OpInfo{OpKind::kNormRope, "norm_rope", "x weight positions freq_factors?", ops::InferNormRope,
+           ops::CostNormRope},
 };
 
 // Rows lie at the index of their kind.
@@ -38,8 +43,12 @@ static_assert([] {
 
 }  // namespace
 
-const OpInfo& Info(OpKind kind) { return kOps[static_cast<size_t>(kind)]; }
-std::span<const OpInfo> AllOps() { return kOps; }
+const OpInfo& Info(OpKind kind) {
+  return kOps[static_cast<size_t>(kind)];
+}
+std::span<const OpInfo> AllOps() {
+  return kOps;
+}
 
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
@@ -64,7 +73,8 @@ Sizes Workload::sizes() const {
 int64_t Workload::AttendedPairs(int64_t window) const {
   int64_t pairs = 0;
   for (const SequenceSpan& s : sequences) {
-    for (int64_t p = s.start; p < s.start + s.count; ++p) pairs += window > 0 ? std::min(p + 1, window) : p + 1;
+    for (int64_t p = s.start; p < s.start + s.count; ++p)
+      pairs += window > 0 ? std::min(p + 1, window) : p + 1;
   }
   return pairs;
 }

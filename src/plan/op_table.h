@@ -1,7 +1,8 @@
-// The op table: one row per kind of op with its shape rule and its cost. Passes, printing and accounting read only this.
+// The op table: one row per kind of op with its shape rule and its cost. Passes, printing and
+// accounting read only this.
 //
-// Adding an op: a kind and attributes in op.h, functions in ops/<family>.cc, a row in op_table.cc, a Builder method, and a
-// reference kernel (CONTRIBUTING.md).
+// Adding an op: a kind and attributes in op.h, functions in ops/<family>.cc, a row in op_table.cc,
+// a Builder method, and a reference kernel (CONTRIBUTING.md).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace lucid {
 
-// What one step is asked to do, for costs. Each sequence brings `count` tokens at positions start, start + 1, ...
+// What one step is asked to do, for costs. Each sequence brings `count` tokens at positions start,
+// start + 1, ...
 struct SequenceSpan {
   int64_t start = 0;
   int64_t count = 0;
@@ -47,9 +49,11 @@ struct Cost {
 
 struct OpInfo {
   OpKind kind;
-  std::string_view name;      // "linear"
-  std::string_view operands;  // names of the inputs, for dumps: "x w bias?"; '?' marks optional, '*' repeats
-  // Shapes of the outputs from the inputs and attributes; the error says which operand does not fit.
+  std::string_view name;  // "linear"
+  std::string_view
+      operands;  // names of the inputs, for dumps: "x w bias?"; '?' marks optional, '*' repeats
+  // Shapes of the outputs from the inputs and attributes; the error says which operand does not
+  // fit.
   Result<std::vector<Shape>> (*infer)(const Plan& plan, const Op& op);
   Cost (*cost)(const Plan& plan, const Op& op, const Workload& work);
 };

@@ -1,4 +1,5 @@
-// The fuse pass: one walk over the ops with a fixed table of rules. A rule looks at the op at hand and the ops around it, and either replaces them by one op or leaves them.
+// The fuse pass: one walk over the ops with a fixed table of rules. A rule looks at the op at hand
+// and the ops around it, and either replaces them by one op or leaves them.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -98,7 +99,8 @@ std::optional<Match> FuseAddRmsNorm(const Context& c, size_t i) {
   const Op& norm = c.plan.ops[i + 1];
   if (norm.kind != OpKind::kRmsNorm || norm.inputs[0] != add.outputs[0]) return std::nullopt;
   const auto& attrs = std::get<NormAttrs>(norm.attrs);
-  if (c.plan.Info(add.outputs[0]).shape.Width() != attrs.dim) return std::nullopt;  // a norm per head
+  if (c.plan.Info(add.outputs[0]).shape.Width() != attrs.dim)
+    return std::nullopt;  // a norm per head
   Op fused = norm;
   fused.kind = OpKind::kAddRmsNorm;
   fused.name = add.name + "+" + norm.name.substr(norm.name.rfind('.') + 1);
@@ -154,7 +156,8 @@ Plan FusePlan(const Plan& plan) {
     if (gone[i] && !fused_at[i]) continue;
     result.ops.push_back(fused_at[i] ? std::move(*fused_at[i]) : plan.ops[i]);
     for (const Value out : result.ops.back().outputs) {
-      result.values[static_cast<size_t>(out.id)].producer = static_cast<int32_t>(result.ops.size() - 1);
+      result.values[static_cast<size_t>(out.id)].producer =
+          static_cast<int32_t>(result.ops.size() - 1);
     }
   }
   return result;

@@ -1,4 +1,4 @@
-// The memory pass: first-fit placement of activations by lifetime. 
+// The memory pass: first-fit placement of activations by lifetime.
 #include <algorithm>
 #include <vector>
 
@@ -20,7 +20,8 @@ std::vector<Interval> Lifetimes(const Plan& plan, const Sizes& sizes) {
   std::vector<int> slot(plan.values.size(), -1);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     for (const Value v : plan.ops[i].inputs) {
-      if (v.present() && slot[static_cast<size_t>(v.id)] >= 0) intervals[slot[static_cast<size_t>(v.id)]].last_op = i;
+      if (v.present() && slot[static_cast<size_t>(v.id)] >= 0)
+        intervals[slot[static_cast<size_t>(v.id)]].last_op = i;
     }
     for (const Value v : plan.ops[i].outputs) {
       const ValueInfo& info = plan.Info(v);
@@ -31,7 +32,8 @@ std::vector<Interval> Lifetimes(const Plan& plan, const Sizes& sizes) {
     }
   }
   // The caller reads the logits after the last op.
-  if (const int s = slot[static_cast<size_t>(plan.logits.id)]; s >= 0) intervals[s].last_op = plan.ops.size();
+  if (const int s = slot[static_cast<size_t>(plan.logits.id)]; s >= 0)
+    intervals[s].last_op = plan.ops.size();
   return intervals;
 }
 
@@ -42,7 +44,8 @@ MemoryPlan PlanMemory(const Plan& plan, const Sizes& max_sizes) {
   memory.offsets.assign(plan.values.size(), -1);
   std::vector<Interval> alive;  // placed and still needed, by offset
   for (const Interval& interval : Lifetimes(plan, max_sizes)) {
-    // An op may still read its inputs while it writes its results, so only values last read before it are gone.
+    // An op may still read its inputs while it writes its results, so only values last read before
+    // it are gone.
     std::erase_if(alive, [&](const Interval& other) { return other.last_op < interval.first_op; });
     int64_t offset = 0;
     auto after = alive.begin();

@@ -12,13 +12,15 @@ Status VerifyOp(const Plan& plan, size_t index, std::vector<bool>& written) {
       return Err(ErrorCode::kInvalidArgument, "{}: operand {} is not in the plan", op.name, v.id);
     }
     if (!written[static_cast<size_t>(v.id)]) {
-      return Err(ErrorCode::kInvalidArgument, "{}: reads {} before it is written", op.name, plan.Info(v).name);
+      return Err(ErrorCode::kInvalidArgument, "{}: reads {} before it is written", op.name,
+                 plan.Info(v).name);
     }
   }
   Result<std::vector<Shape>> shapes = Info(op.kind).infer(plan, op);
   LUCID_RETURN_IF_ERROR(shapes);
   if (shapes->size() != op.outputs.size()) {
-    return Err(ErrorCode::kInvalidArgument, "{}: {} results, wants {}", op.name, op.outputs.size(), shapes->size());
+    return Err(ErrorCode::kInvalidArgument, "{}: {} results, wants {}", op.name, op.outputs.size(),
+               shapes->size());
   }
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const Value out = op.outputs[i];
@@ -27,8 +29,8 @@ Status VerifyOp(const Plan& plan, size_t index, std::vector<bool>& written) {
       return Err(ErrorCode::kInvalidArgument, "{}: {} is written twice", op.name, info.name);
     }
     if (info.shape != (*shapes)[i]) {
-      return Err(ErrorCode::kInvalidArgument, "{}: {} has shape {}, the op gives {}", op.name, info.name,
-                 info.shape.ToString(), (*shapes)[i].ToString());
+      return Err(ErrorCode::kInvalidArgument, "{}: {} has shape {}, the op gives {}", op.name,
+                 info.name, info.shape.ToString(), (*shapes)[i].ToString());
     }
     if (info.producer != static_cast<int32_t>(index)) {
       return Err(ErrorCode::kInvalidArgument, "{}: {} names another producer", op.name, info.name);

@@ -7,7 +7,8 @@ std::vector<Value> Plan::Weights() const {
   std::vector<bool> seen(values.size(), false);
   for (const Op& op : ops) {
     for (const Value v : op.inputs) {
-      if (!v.present() || seen[static_cast<size_t>(v.id)] || Info(v).kind != ValueKind::kWeight) continue;
+      if (!v.present() || seen[static_cast<size_t>(v.id)] || Info(v).kind != ValueKind::kWeight)
+        continue;
       seen[static_cast<size_t>(v.id)] = true;
       weights.push_back(v);
     }
@@ -26,7 +27,8 @@ Value Plan::FindActivation(std::string_view name) const {
 
 int64_t KvBytesPerToken(const Plan& plan, int64_t k_bytes, int64_t v_bytes) {
   int64_t bytes = 0;
-  for (const KvSpec& kv : plan.kv_layers) bytes += kv.heads * (kv.k_dim * k_bytes + kv.v_dim * v_bytes);
+  for (const KvSpec& kv : plan.kv_layers)
+    bytes += kv.heads * (kv.k_dim * k_bytes + kv.v_dim * v_bytes);
   return bytes;
 }
 

@@ -1,4 +1,5 @@
-// Plan: a model as a flat list of ops over symbolic sizes. Made by Builder, changed by passes, read by everybody else.
+// Plan: a model as a flat list of ops over symbolic sizes. Made by Builder, changed by passes, read
+// by everybody else.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct Plan {
   Value FindActivation(std::string_view name) const;
 };
 
-// Bytes that one token adds to the cache, over all layers, for these element sizes (block quantised caches later).
+// Bytes that one token adds to the cache, over all layers, for these element sizes (block quantised
+// caches later).
 int64_t KvBytesPerToken(const Plan& plan, int64_t k_bytes, int64_t v_bytes);
 
 }  // namespace lucid

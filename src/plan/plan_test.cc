@@ -1,4 +1,5 @@
-// The builder's shapes, the op table's costs, and the passes, on plans small enough to check by hand.
+// The builder's shapes, the op table's costs, and the passes, on plans small enough to check by
+// hand.
 #include "plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,8 @@ Plan SmallPlan() {
   Value x = b.Named(b.Embed(b.Mat("token_embd", kVocab, kDim)), "embed");
   const LayerScope w = b.Layer(0);
   Value h = b.RmsNorm(x, w.Vec("attn_norm", kDim), 1e-5);
-  Value q = b.Linear(h, w.Mat("attn_q", kHeads * kHeadDim, kDim), w.Vec("attn_q.bias", kHeads * kHeadDim));
+  Value q = b.Linear(h, w.Mat("attn_q", kHeads * kHeadDim, kDim),
+                     w.Vec("attn_q.bias", kHeads * kHeadDim));
   Value k = b.Linear(h, w.Mat("attn_k", kKvHeads * kHeadDim, kDim));
   const Value v = b.Linear(h, w.Mat("attn_v", kKvHeads * kHeadDim, kDim));
   q = b.RmsNorm(q, w.Vec("attn_q_norm", kHeadDim), 1e-5);
@@ -32,25 +34,28 @@ Plan SmallPlan() {
   rope.rotary_dim = kHeadDim;
   q = b.Rope(q, kHeadDim, rope);
   k = b.Rope(k, kHeadDim, rope);
-  Value kv = b.Kv({.heads = kKvHeads, .k_dim = kHeadDim, .v_dim = kHeadDim, .window = 0}, "blk.0.kv");
+  Value kv =
+      b.Kv({.heads = kKvHeads, .k_dim = kHeadDim, .v_dim = kHeadDim, .window = 0}, "blk.0.kv");
   kv = b.KvStore(kv, k, v);
   const Value a = b.Attention(q, kv, {.scale = 0.5, .window = 0, .softcap = 0});
   x = b.Add(x, b.Linear(a, w.Mat("attn_output", kDim, kHeads * kHeadDim)));
   h = b.RmsNorm(x, w.Vec("ffn_norm", kDim), 1e-5);
   const Value gate = b.Linear(h, w.Mat("ffn_gate", kFfn, kDim));
   const Value up = b.Linear(h, w.Mat("ffn_up", kFfn, kDim));
-  x = b.Named(b.Add(x, b.Linear(b.Glu(gate, up, Activation::kSilu), w.Mat("ffn_down", kDim, kFfn))), "blk.0.out");
+  x = b.Named(b.Add(x, b.Linear(b.Glu(gate, up, Activation::kSilu), w.Mat("ffn_down", kDim, kFfn))),
+              "blk.0.out");
   x = b.RmsNorm(b.GatherRows(x), b.Vec("output_norm", kDim), 1e-5);
   return b.Finish(b.Linear(x, b.Mat("token_embd", kVocab, kDim)));
 }
 
 const Op& FindOp(const Plan& plan, OpKind kind) {
-  return *std::find_if(plan.ops.begin(), plan.ops.end(), [kind](const Op& op) { return op.kind == kind; });
+  return *std::find_if(plan.ops.begin(), plan.ops.end(),
+                       [kind](const Op& op) { return op.kind == kind; });
 }
 
 int Count(const Plan& plan, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(plan.ops.begin(), plan.ops.end(), [kind](const Op& op) { return op.kind == kind; }));
+  return static_cast<int>(std::count_if(plan.ops.begin(), plan.ops.end(),
+                                        [kind](const Op& op) { return op.kind == kind; }));
 }
 
 Workload OneSequence(int64_t start, int64_t count) {
@@ -97,7 +102,8 @@ TEST(VerifyTest, NamesTheOpThatReadsTooEarly) {
   std::swap(plan.ops[1], plan.ops[2]);
   const Status status = VerifyPlan(plan);
   ASSERT_FALSE(status.has_value());
-  EXPECT_THAT(status.error().message, HasSubstr("blk.0.attn_q: reads blk.0.attn_norm before it is written"));
+  EXPECT_THAT(status.error().message,
+              HasSubstr("blk.0.attn_q: reads blk.0.attn_norm before it is written"));
 }
 
 TEST(VerifyTest, FindsAWrongShape) {

@@ -10,17 +10,25 @@ namespace lucid {
 namespace {
 
 std::string PrintRope(const RopeAttrs& rope) {
-  std::string text = fmt::format("theta={} dim={} style={}", rope.spec.theta, rope.spec.rotary_dim, Name(rope.spec.style));
+  std::string text = fmt::format("theta={} dim={} style={}", rope.spec.theta, rope.spec.rotary_dim,
+                                 Name(rope.spec.style));
   switch (rope.spec.scaling) {
-    case RopeSpec::Scaling::kNone: break;
-    case RopeSpec::Scaling::kLinear: text += fmt::format(" linear={}", rope.spec.factor); break;
-    case RopeSpec::Scaling::kLlama3: text += fmt::format(" llama3={}", rope.spec.factor); break;
+    case RopeSpec::Scaling::kNone:
+      break;
+    case RopeSpec::Scaling::kLinear:
+      text += fmt::format(" linear={}", rope.spec.factor);
+      break;
+    case RopeSpec::Scaling::kLlama3:
+      text += fmt::format(" llama3={}", rope.spec.factor);
+      break;
   }
   return text;
 }
 
 struct AttrPrinter {
-  std::string operator()(const EmbedAttrs& a) const { return a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale); }
+  std::string operator()(const EmbedAttrs& a) const {
+    return a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale);
+  }
   std::string operator()(const NormAttrs& a) const { return fmt::format("eps={}", a.eps); }
   std::string operator()(const LinearAttrs&) const { return ""; }
   std::string operator()(const RopeAttrs& a) const { return PrintRope(a); }
@@ -36,8 +44,12 @@ struct AttrPrinter {
   std::string operator()(const ScaleAttrs& a) const { return fmt::format("factor={}", a.factor); }
   std::string operator()(const SoftcapAttrs& a) const { return fmt::format("cap={}", a.cap); }
   std::string operator()(const GatherRowsAttrs&) const { return ""; }
-  std::string operator()(const LinearGroupAttrs& a) const { return fmt::format("count={}", a.count); }
-  std::string operator()(const GluLinearAttrs& a) const { return fmt::format("act={}", Name(a.act)); }
+  std::string operator()(const LinearGroupAttrs& a) const {
+    return fmt::format("count={}", a.count);
+  }
+  std::string operator()(const GluLinearAttrs& a) const {
+    return fmt::format("act={}", Name(a.act));
+  }
   std::string operator()(const NormRopeAttrs& a) const {
     return fmt::format("eps={} {}", a.norm.eps, PrintRope(a.rope));
   }
@@ -50,17 +62,21 @@ std::string Operand(const Plan& plan, Value v) {
 
 }  // namespace
 
-std::string PrintAttrs(const Op& op) { return std::visit(AttrPrinter{}, op.attrs); }
+std::string PrintAttrs(const Op& op) {
+  return std::visit(AttrPrinter{}, op.attrs);
+}
 
 std::string PrintPlan(const Plan& plan) {
   std::string text = fmt::format("plan {}\n", plan.arch);
   for (size_t i = 0; i < plan.kv_layers.size(); ++i) {
     const KvSpec& kv = plan.kv_layers[i];
-    text += fmt::format("kv {} heads={} k_dim={} v_dim={} window={}\n", i, kv.heads, kv.k_dim, kv.v_dim, kv.window);
+    text += fmt::format("kv {} heads={} k_dim={} v_dim={} window={}\n", i, kv.heads, kv.k_dim,
+                        kv.v_dim, kv.window);
   }
   for (const Op& op : plan.ops) {
     text += fmt::format("{}: {}(", op.name, Info(op.kind).name);
-    for (size_t i = 0; i < op.inputs.size(); ++i) text += (i ? ", " : "") + Operand(plan, op.inputs[i]);
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      text += (i ? ", " : "") + Operand(plan, op.inputs[i]);
     text += ")";
     if (const std::string attrs = PrintAttrs(op); !attrs.empty()) text += " {" + attrs + "}";
     text += " ->";

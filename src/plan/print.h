@@ -1,4 +1,5 @@
-// The text of a plan: golden files, `lucid trace`, error messages. One line per op, operands with names and shapes.
+// The text of a plan: golden files, `lucid trace`, error messages. One line per op, operands with
+// names and shapes.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace lucid {
 
-// "blk.0.attn_q  linear  x=blk.0.attn_norm[T, 64] w=blk.0.attn_q[64, 64] -> blk.0.attn_q[T, 64]", one line per op.
+// "blk.0.attn_q  linear  x=blk.0.attn_norm[T, 64] w=blk.0.attn_q[64, 64] -> blk.0.attn_q[T, 64]",
+// one line per op.
 std::string PrintPlan(const Plan& plan);
 
 // The attributes of an op as "eps=1e-05", for dumps; empty if it has none.

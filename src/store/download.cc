@@ -29,7 +29,7 @@ constexpr long kConnectTimeoutSeconds = 30;
 constexpr long kStallSeconds =
     60;  // below one byte per second for this long, the transfer is given up
 constexpr long kMaxRedirects = 10;
-constexpr long kBufferBytes = 512 * 1024;
+constexpr long kBufferBytes = 512L * 1024;
 
 using CurlPtr = std::unique_ptr<CURL, void (*)(CURL*)>;
 

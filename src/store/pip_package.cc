@@ -15,8 +15,6 @@
 #include "base/env.h"
 #include "store/file_util.h"
 
-extern char** environ;
-
 namespace lucid {
 namespace {
 

@@ -15,11 +15,16 @@ enum class RopeStyle : int8_t {
 
 constexpr std::string_view Name(Activation act) {
   switch (act) {
-    case Activation::kSilu: return "silu";
-    case Activation::kGeluTanh: return "gelu_tanh";
-    case Activation::kGeluErf: return "gelu";
-    case Activation::kRelu: return "relu";
-    case Activation::kSigmoid: return "sigmoid";
+    case Activation::kSilu:
+      return "silu";
+    case Activation::kGeluTanh:
+      return "gelu_tanh";
+    case Activation::kGeluErf:
+      return "gelu";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kSigmoid:
+      return "sigmoid";
   }
   return "?";
 }

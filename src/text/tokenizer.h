@@ -1,7 +1,7 @@
 // Tokenizer: text to ids and back, equal to the Hugging Face `tokenizers` library id for id.
 //
-// Built from a VocabSpec; immutable afterwards and safe to use from many threads. Encoding is near linear
-// in the length of the text. Streaming output goes through detokenizer.h.
+// Built from a VocabSpec; immutable afterwards and safe to use from many threads. Encoding is near
+// linear in the length of the text. Streaming output goes through detokenizer.h.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,8 @@ enum class AddedTokenMode {
 struct EncodeOptions {
   bool add_special = true;  // BOS and EOS where the file asks for them
   AddedTokenMode added_tokens = AddedTokenMode::kParseSpecial;
-  // Byte offsets of the text, ascending, at which no added token begins: what is spelled there is ordinary text.
+  // Byte offsets of the text, ascending, at which no added token begins: what is spelled there is
+  // ordinary text.
   std::span<const size_t> plain_starts;
 };
 
@@ -37,10 +38,11 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Invalid UTF-8 is encoded too (as bytes where the vocabulary can, as U+FFFD where it cannot).
-  virtual std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+  virtual std::vector<TokenId> Encode(std::string_view text,
+                                      const EncodeOptions& options = {}) const = 0;
 
-  // The text of a whole list. Ids out of range add nothing. `skip_special` leaves out control tokens and the
-  // unknown token.
+  // The text of a whole list. Ids out of range add nothing. `skip_special` leaves out control
+  // tokens and the unknown token.
   virtual std::string Decode(std::span<const TokenId> ids, bool skip_special = false) const = 0;
 
   // The bytes that `id` stands for inside a text (a lone part of a character stays a part).
@@ -53,7 +55,8 @@ class Tokenizer {
   // The id of the entry spelled exactly `piece`, or -1.
   virtual TokenId Find(std::string_view piece) const = 0;
   bool IsEndOfGeneration(TokenId id) const;
-  bool IsSpecial(TokenId id) const;  // a control token or the unknown token: adds no text for a reader
+  bool IsSpecial(
+      TokenId id) const;  // a control token or the unknown token: adds no text for a reader
 
   int n_tokens() const { return static_cast<int>(spec().tokens.size()); }
   virtual const VocabSpec& spec() const = 0;

@@ -21,8 +21,10 @@ Shapes InferKvStore(const Plan& plan, const Op& op) {
   const KvSpec& spec = Spec(plan, op.inputs[0]);
   if (In(plan, op, 1).shape.Width() != spec.heads * spec.k_dim ||
       In(plan, op, 2).shape.Width() != spec.heads * spec.v_dim) {
-    return Err(ErrorCode::kInvalidArgument, "{}: k {} and v {} do not fit a cache of {} heads x ({}, {})", op.name,
-               In(plan, op, 1).shape.ToString(), In(plan, op, 2).shape.ToString(), spec.heads, spec.k_dim, spec.v_dim);
+    return Err(ErrorCode::kInvalidArgument,
+               "{}: k {} and v {} do not fit a cache of {} heads x ({}, {})", op.name,
+               In(plan, op, 1).shape.ToString(), In(plan, op, 2).shape.ToString(), spec.heads,
+               spec.k_dim, spec.v_dim);
   }
   return std::vector<Shape>{In(plan, op, 0).shape};
 }
@@ -31,8 +33,8 @@ Cost CostKvStore(const Plan& plan, const Op& op, const Workload& work) {
   const KvSpec& spec = Spec(plan, op.inputs[0]);
   const int64_t tokens = work.sizes().tokens;
   Cost cost;
-  cost.kv_write_bytes =
-      tokens * spec.heads * (RowBytes(work.k_dtype, spec.k_dim) + RowBytes(work.v_dtype, spec.v_dim));
+  cost.kv_write_bytes = tokens * spec.heads *
+                        (RowBytes(work.k_dtype, spec.k_dim) + RowBytes(work.v_dtype, spec.v_dim));
   cost.activation_bytes = Bytes(In(plan, op, 1), work) + Bytes(In(plan, op, 2), work);
   return cost;
 }
@@ -44,7 +46,8 @@ Shapes InferAttention(const Plan& plan, const Op& op) {
   }
   const KvSpec& spec = Spec(plan, op.inputs[1]);
   const int64_t n_heads = std::get<AttentionAttrs>(op.attrs).n_heads;
-  if (n_heads <= 0 || n_heads % spec.heads != 0 || In(plan, op, 0).shape.Width() != n_heads * spec.k_dim) {
+  if (n_heads <= 0 || n_heads % spec.heads != 0 ||
+      In(plan, op, 0).shape.Width() != n_heads * spec.k_dim) {
     return Err(ErrorCode::kInvalidArgument, "{}: q {} does not share {} KV heads of {}", op.name,
                In(plan, op, 0).shape.ToString(), spec.heads, spec.k_dim);
   }

@@ -4,7 +4,8 @@
 namespace lucid::ops {
 namespace {
 
-// One exp or tanh counts as this many operations beside the arithmetic around it; the same in every row of a report.
+// One exp or tanh counts as this many operations beside the arithmetic around it; the same in every
+// row of a report.
 constexpr int64_t kTranscendentalFlops = 4;
 
 Cost Elementwise(const Plan& plan, const Op& op, const Workload& work, int64_t flops_per_value) {
@@ -21,18 +22,22 @@ Shapes InferSameShapes(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, op.inputs.size()));
   for (size_t i = 1; i < op.inputs.size(); ++i) {
     if (In(plan, op, i).shape != In(plan, op, 0).shape) {
-      return Err(ErrorCode::kInvalidArgument, "{}: {} and {} differ", op.name, In(plan, op, 0).shape.ToString(),
-                 In(plan, op, i).shape.ToString());
+      return Err(ErrorCode::kInvalidArgument, "{}: {} and {} differ", op.name,
+                 In(plan, op, 0).shape.ToString(), In(plan, op, i).shape.ToString());
     }
   }
   return std::vector<Shape>{In(plan, op, 0).shape};
 }
 
-Cost CostAdd(const Plan& plan, const Op& op, const Workload& work) { return Elementwise(plan, op, work, 1); }
+Cost CostAdd(const Plan& plan, const Op& op, const Workload& work) {
+  return Elementwise(plan, op, work, 1);
+}
 Cost CostGlu(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 1 + kTranscendentalFlops);
 }
-Cost CostScale(const Plan& plan, const Op& op, const Workload& work) { return Elementwise(plan, op, work, 1); }
+Cost CostScale(const Plan& plan, const Op& op, const Workload& work) {
+  return Elementwise(plan, op, work, 1);
+}
 Cost CostSoftcap(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 2 + kTranscendentalFlops);
 }

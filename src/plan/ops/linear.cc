@@ -5,10 +5,12 @@ namespace lucid::ops {
 
 Status NeedInputs(const Op& op, size_t count) {
   if (op.inputs.size() < count) {
-    return Err(ErrorCode::kInvalidArgument, "{}: {} operands, wants {}", op.name, op.inputs.size(), count);
+    return Err(ErrorCode::kInvalidArgument, "{}: {} operands, wants {}", op.name, op.inputs.size(),
+               count);
   }
   for (size_t i = 0; i < count; ++i) {
-    if (!op.inputs[i].present()) return Err(ErrorCode::kInvalidArgument, "{}: operand {} is absent", op.name, i);
+    if (!op.inputs[i].present())
+      return Err(ErrorCode::kInvalidArgument, "{}: operand {} is absent", op.name, i);
   }
   return {};
 }
@@ -16,7 +18,8 @@ Status NeedInputs(const Op& op, size_t count) {
 int64_t WeightBytes(const Plan& plan, Value weight, const Workload& work) {
   if (!weight.present()) return 0;
   const ValueInfo& info = plan.Info(weight);
-  const DType dtype = work.weight_dtypes.empty() ? DType::kF32 : work.weight_dtypes[static_cast<size_t>(weight.id)];
+  const DType dtype =
+      work.weight_dtypes.empty() ? DType::kF32 : work.weight_dtypes[static_cast<size_t>(weight.id)];
   const int64_t n_in = info.shape[info.shape.rank - 1].size;
   return info.shape.Elements({}) / n_in * RowBytes(dtype, n_in);
 }
@@ -31,8 +34,8 @@ Result<Shape> LinearShape(const Plan& plan, const Op& op, Value x, Value w, Valu
     return Err(ErrorCode::kInvalidArgument, "{}: the weight is not a matrix", op.name);
   }
   if (input.shape.Width() != weight.shape[1].size) {
-    return Err(ErrorCode::kInvalidArgument, "{}: input {} does not fit weight {}", op.name, input.shape.ToString(),
-               weight.shape.ToString());
+    return Err(ErrorCode::kInvalidArgument, "{}: input {} does not fit weight {}", op.name,
+               input.shape.ToString(), weight.shape.ToString());
   }
   if (bias.present() && plan.Info(bias).shape != Shape{weight.shape[0]}) {
     return Err(ErrorCode::kInvalidArgument, "{}: bias {} does not fit weight {}", op.name,
@@ -56,7 +59,8 @@ Cost LinearCost(const Plan& plan, Value x, Value w, Value bias, const Workload& 
 
 Shapes InferLinear(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
-  LUCID_ASSIGN_OR_RETURN(const Shape shape, LinearShape(plan, op, op.inputs[0], op.inputs[1], op.inputs[2]));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape,
+                         LinearShape(plan, op, op.inputs[0], op.inputs[1], op.inputs[2]));
   return std::vector<Shape>{shape};
 }
 
@@ -70,7 +74,8 @@ Shapes InferLinearGroup(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 1));
   std::vector<Shape> shapes;
   for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
-    LUCID_ASSIGN_OR_RETURN(const Shape shape, LinearShape(plan, op, op.inputs[0], op.inputs[i], op.inputs[i + 1]));
+    LUCID_ASSIGN_OR_RETURN(const Shape shape,
+                           LinearShape(plan, op, op.inputs[0], op.inputs[i], op.inputs[i + 1]));
     shapes.push_back(shape);
   }
   return shapes;
@@ -87,9 +92,12 @@ Cost CostLinearGroup(const Plan& plan, const Op& op, const Workload& work) {
 
 Shapes InferGluLinear(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
-  LUCID_ASSIGN_OR_RETURN(const Shape gate, LinearShape(plan, op, op.inputs[0], op.inputs[1], op.inputs[2]));
-  LUCID_ASSIGN_OR_RETURN(const Shape up, LinearShape(plan, op, op.inputs[0], op.inputs[3], op.inputs[4]));
-  if (gate != up) return Err(ErrorCode::kInvalidArgument, "{}: gate and up differ in shape", op.name);
+  LUCID_ASSIGN_OR_RETURN(const Shape gate,
+                         LinearShape(plan, op, op.inputs[0], op.inputs[1], op.inputs[2]));
+  LUCID_ASSIGN_OR_RETURN(const Shape up,
+                         LinearShape(plan, op, op.inputs[0], op.inputs[3], op.inputs[4]));
+  if (gate != up)
+    return Err(ErrorCode::kInvalidArgument, "{}: gate and up differ in shape", op.name);
   return std::vector<Shape>{gate};
 }
 

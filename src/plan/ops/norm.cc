@@ -7,10 +7,12 @@ namespace {
 // A square and a sum, then a scale and a weight, per value; the root per group is not worth a line.
 constexpr int64_t kNormFlopsPerValue = 4;
 
-Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Value weight, const NormAttrs& norm) {
+Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Value weight,
+                        const NormAttrs& norm) {
   const int64_t width = x.shape.Width();
   if (norm.dim <= 0 || width % norm.dim != 0) {
-    return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into groups of {}", op.name, width, norm.dim);
+    return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into groups of {}",
+               op.name, width, norm.dim);
   }
   if (plan.Info(weight).shape != Shape{norm.dim}) {
     return Err(ErrorCode::kInvalidArgument, "{}: weight {} does not fit groups of {}", op.name,
@@ -24,8 +26,8 @@ Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Valu
 
 Shapes InferRmsNorm(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
-  LUCID_ASSIGN_OR_RETURN(const Shape shape,
-                         NormShape(plan, op, In(plan, op, 0), op.inputs[1], std::get<NormAttrs>(op.attrs)));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape, NormShape(plan, op, In(plan, op, 0), op.inputs[1],
+                                                      std::get<NormAttrs>(op.attrs)));
   return std::vector<Shape>{shape};
 }
 
@@ -40,11 +42,11 @@ Cost CostRmsNorm(const Plan& plan, const Op& op, const Workload& work) {
 Shapes InferAddRmsNorm(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 3));
   if (In(plan, op, 0).shape != In(plan, op, 1).shape) {
-    return Err(ErrorCode::kInvalidArgument, "{}: {} and {} differ", op.name, In(plan, op, 0).shape.ToString(),
-               In(plan, op, 1).shape.ToString());
+    return Err(ErrorCode::kInvalidArgument, "{}: {} and {} differ", op.name,
+               In(plan, op, 0).shape.ToString(), In(plan, op, 1).shape.ToString());
   }
-  LUCID_ASSIGN_OR_RETURN(const Shape shape,
-                         NormShape(plan, op, In(plan, op, 0), op.inputs[2], std::get<NormAttrs>(op.attrs)));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape, NormShape(plan, op, In(plan, op, 0), op.inputs[2],
+                                                      std::get<NormAttrs>(op.attrs)));
   return std::vector<Shape>{In(plan, op, 0).shape, shape};
 }
 

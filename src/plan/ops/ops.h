@@ -10,10 +10,16 @@ namespace lucid::ops {
 using Shapes = Result<std::vector<Shape>>;
 
 // Shorthand for the functions below.
-inline const ValueInfo& In(const Plan& plan, const Op& op, size_t i) { return plan.Info(op.inputs[i]); }
-inline int64_t Elements(const ValueInfo& v, const Workload& work) { return v.shape.Elements(work.sizes()); }
+inline const ValueInfo& In(const Plan& plan, const Op& op, size_t i) {
+  return plan.Info(op.inputs[i]);
+}
+inline int64_t Elements(const ValueInfo& v, const Workload& work) {
+  return v.shape.Elements(work.sizes());
+}
 // float32 bytes of an activation.
-inline int64_t Bytes(const ValueInfo& v, const Workload& work) { return 4 * Elements(v, work); }
+inline int64_t Bytes(const ValueInfo& v, const Workload& work) {
+  return 4 * Elements(v, work);
+}
 // Stored bytes of a whole weight.
 int64_t WeightBytes(const Plan& plan, Value weight, const Workload& work);
 // Error unless the op has this many inputs, all present.
@@ -46,7 +52,8 @@ Cost CostKvStore(const Plan& plan, const Op& op, const Workload& work);
 Shapes InferAttention(const Plan& plan, const Op& op);
 Cost CostAttention(const Plan& plan, const Op& op, const Workload& work);
 
-Shapes InferSameShapes(const Plan& plan, const Op& op);  // Add, Glu, Scale, Softcap: output like the inputs
+Shapes InferSameShapes(const Plan& plan,
+                       const Op& op);  // Add, Glu, Scale, Softcap: output like the inputs
 Cost CostAdd(const Plan& plan, const Op& op, const Workload& work);
 Cost CostGlu(const Plan& plan, const Op& op, const Workload& work);
 Cost CostScale(const Plan& plan, const Op& op, const Workload& work);

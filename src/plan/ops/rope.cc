@@ -7,16 +7,17 @@ namespace {
 // 4 multiplications and 2 additions per rotated pair.
 constexpr int64_t kRopeFlopsPerPair = 6;
 
-Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Value factors, const RopeAttrs& rope) {
+Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Value factors,
+                        const RopeAttrs& rope) {
   const int64_t width = x.shape.Width();
   if (rope.head_dim <= 0 || width % rope.head_dim != 0) {
-    return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into heads of {}", op.name, width,
-               rope.head_dim);
+    return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into heads of {}", op.name,
+               width, rope.head_dim);
   }
   const int64_t rotary = rope.spec.rotary_dim;
   if (rotary <= 0 || rotary % 2 != 0 || rotary > rope.head_dim) {
-    return Err(ErrorCode::kInvalidArgument, "{}: rotary_dim {} does not fit head_dim {}", op.name, rotary,
-               rope.head_dim);
+    return Err(ErrorCode::kInvalidArgument, "{}: rotary_dim {} does not fit head_dim {}", op.name,
+               rotary, rope.head_dim);
   }
   if (factors.present() && plan.Info(factors).shape != Shape{rotary / 2}) {
     return Err(ErrorCode::kInvalidArgument, "{}: {} frequency factors, wants {}", op.name,
@@ -33,8 +34,8 @@ int64_t RopeFlops(const ValueInfo& x, const RopeAttrs& rope, const Workload& wor
 
 Shapes InferRope(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
-  LUCID_ASSIGN_OR_RETURN(const Shape shape,
-                         RopeShape(plan, op, In(plan, op, 0), op.inputs[2], std::get<RopeAttrs>(op.attrs)));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape, RopeShape(plan, op, In(plan, op, 0), op.inputs[2],
+                                                      std::get<RopeAttrs>(op.attrs)));
   return std::vector<Shape>{shape};
 }
 
@@ -48,10 +49,13 @@ Cost CostRope(const Plan& plan, const Op& op, const Workload& work) {
 Shapes InferNormRope(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 3));
   const auto& attrs = std::get<NormRopeAttrs>(op.attrs);
-  if (attrs.norm.dim != attrs.rope.head_dim || plan.Info(op.inputs[1]).shape != Shape{attrs.norm.dim}) {
-    return Err(ErrorCode::kInvalidArgument, "{}: the norm is not over heads of {}", op.name, attrs.rope.head_dim);
+  if (attrs.norm.dim != attrs.rope.head_dim ||
+      plan.Info(op.inputs[1]).shape != Shape{attrs.norm.dim}) {
+    return Err(ErrorCode::kInvalidArgument, "{}: the norm is not over heads of {}", op.name,
+               attrs.rope.head_dim);
   }
-  LUCID_ASSIGN_OR_RETURN(const Shape shape, RopeShape(plan, op, In(plan, op, 0), op.inputs[3], attrs.rope));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape,
+                         RopeShape(plan, op, In(plan, op, 0), op.inputs[3], attrs.rope));
   return std::vector<Shape>{shape};
 }
 
