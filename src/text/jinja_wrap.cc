@@ -58,7 +58,7 @@ bool BreaksAfter(std::string_view word, size_t hyphen) {
          (second < word.size() && word[second] == '-' && LetterAt(word, second + 1));
 }
 
-void SplitWord(std::string_view word, bool hyphens, std::vector<std::string>* chunks) {
+void SplitWord(std::string_view word, bool hyphens, std::vector<std::string_view>* chunks) {
   size_t start = 0;
   for (size_t i = 0; hyphens && i < word.size(); ++i) {
     if (word[i] != '-') continue;
@@ -78,8 +78,8 @@ void SplitWord(std::string_view word, bool hyphens, std::vector<std::string>* ch
   if (start < word.size()) chunks->emplace_back(word.substr(start));
 }
 
-std::vector<std::string> Chunks(std::string_view line, bool hyphens) {
-  std::vector<std::string> chunks;
+std::vector<std::string_view> Chunks(std::string_view line, bool hyphens) {
+  std::vector<std::string_view> chunks;
   for (size_t i = 0; i < line.size();) {
     size_t end = i;
     bool space = IsWrapSpace(line[i]);
@@ -94,51 +94,61 @@ std::vector<std::string> Chunks(std::string_view line, bool hyphens) {
   return chunks;
 }
 
-bool AllSpace(const std::string& text) {
+bool AllSpace(std::string_view text) {
   return Strip(text, nullptr, true, true).empty();
+}
+
+// The first `room` code points of a word that fits no line, or up to the last hyphen among them.
+std::string_view LongWordHead(std::string_view word, uint64_t room, bool hyphens) {
+  std::string_view head = word.substr(0, ByteOffset(word, room));
+  if (!hyphens || head.size() == word.size()) return head;
+  size_t hyphen = head.rfind('-');
+  bool useful = hyphen != std::string_view::npos && head.find_first_not_of('-') < hyphen;
+  return useful ? head.substr(0, hyphen + 1) : head;
 }
 
 }  // namespace
 
 std::vector<std::string> WrapText(std::string_view line, uint64_t width, bool break_long_words,
                                   bool break_on_hyphens) {
-  std::vector<std::string> chunks = Chunks(line, break_on_hyphens);
+  // What is left to place, the next chunk last. Views, since a long word is cut piece by piece.
+  struct Chunk {
+    std::string_view text;
+    uint64_t length;  // in code points
+  };
+  std::vector<Chunk> chunks;
+  for (std::string_view text : Chunks(line, break_on_hyphens)) {
+    chunks.push_back({text, CountCodePoints(text)});
+  }
   std::reverse(chunks.begin(), chunks.end());
   std::vector<std::string> lines;
   while (!chunks.empty()) {
-    std::vector<std::string> current;
+    std::vector<std::string_view> current;
     uint64_t length = 0;
-    if (!lines.empty() && AllSpace(chunks.back())) chunks.pop_back();
-    while (!chunks.empty()) {
-      uint64_t next = CountCodePoints(chunks.back());
-      if (length + next > width) break;
-      length += next;
-      current.push_back(std::move(chunks.back()));
+    if (!lines.empty() && AllSpace(chunks.back().text)) chunks.pop_back();
+    while (!chunks.empty() && length + chunks.back().length <= width) {
+      length += chunks.back().length;
+      current.push_back(chunks.back().text);
       chunks.pop_back();
     }
-    if (!chunks.empty() && CountCodePoints(chunks.back()) > width) {
-      std::string& word = chunks.back();
-      uint64_t room = std::max<uint64_t>(width - length, 1);
+    if (!chunks.empty() && chunks.back().length > width) {
+      Chunk& word = chunks.back();
       if (break_long_words) {
-        size_t cut = ByteOffset(word, room);
-        if (break_on_hyphens && CountCodePoints(word) > room) {
-          size_t hyphen = std::string_view(word).substr(0, cut).rfind('-');
-          if (hyphen != std::string::npos && hyphen > 0 && word.find_first_not_of('-') < hyphen) {
-            cut = hyphen + 1;
-          }
-        }
-        current.push_back(word.substr(0, cut));
-        word.erase(0, cut);
-        if (word.empty()) chunks.pop_back();
+        std::string_view head =
+            LongWordHead(word.text, std::max<uint64_t>(width - length, 1), break_on_hyphens);
+        current.push_back(head);
+        word.text.remove_prefix(head.size());
+        word.length -= CountCodePoints(head);
+        if (word.text.empty()) chunks.pop_back();
       } else if (current.empty()) {
-        current.push_back(std::move(word));
+        current.push_back(word.text);
         chunks.pop_back();
       }
     }
     if (!current.empty() && AllSpace(current.back())) current.pop_back();
     if (current.empty()) continue;
     std::string text;
-    for (const std::string& chunk : current) text += chunk;
+    for (std::string_view chunk : current) text += chunk;
     lines.push_back(std::move(text));
   }
   return lines;
