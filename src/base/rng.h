@@ -1,7 +1,8 @@
-// Philox4x32-10: a counter-based random generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Philox4x32-10: a counter-based random generator (Salmon et al., "Parallel random numbers: as easy
+// as 1, 2, 3", SC 2011).
 //
-// A draw is a pure function of (seed, request, position), so a reply does not depend on threads, on batch mates or on how
-// often other requests drew.
+// A draw is a pure function of (seed, request, position), so a reply does not depend on threads, on
+// batch mates or on how often other requests drew.
 #pragma once
 
 #include <array>

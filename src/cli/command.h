@@ -1,7 +1,8 @@
 // The subcommands of `lucid`, one cmd_<name>.cc each. main.cc calls every Add<Name>Command once.
 //
 // A command declares its flags on a CLI::App subcommand whose callback runs it and sets
-// CommandContext::exit_code: 0 success, 1 an Error (printed by ReportError), 2 a wrong command line.
+// CommandContext::exit_code: 0 success, 1 an Error (printed by ReportError), 2 a wrong command
+// line.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -6,11 +6,16 @@ namespace lucid {
 
 std::string_view StopCauseName(StopCause cause) {
   switch (cause) {
-    case StopCause::kNone: return "none";
-    case StopCause::kEndOfGeneration: return "end";
-    case StopCause::kStopString: return "stop_string";
-    case StopCause::kLength: return "length";
-    case StopCause::kAborted: return "aborted";
+    case StopCause::kNone:
+      return "none";
+    case StopCause::kEndOfGeneration:
+      return "end";
+    case StopCause::kStopString:
+      return "stop_string";
+    case StopCause::kLength:
+      return "length";
+    case StopCause::kAborted:
+      return "aborted";
   }
   return "none";
 }

@@ -1,4 +1,5 @@
-// StopMatcher: ends a reply at a stop string, even one that spans tokens, and never shows a part of it.
+// StopMatcher: ends a reply at a stop string, even one that spans tokens, and never shows a part of
+// it.
 #pragma once
 
 #include <string>
@@ -10,19 +11,21 @@
 namespace lucid {
 
 enum class StopCause { kNone, kEndOfGeneration, kStopString, kLength, kAborted };
-// "stop" (end of generation or stop string), "length", "abort": the finish_reason of the OpenAI API.
+// "stop" (end of generation or stop string), "length", "abort": the finish_reason of the OpenAI
+// API.
 std::string_view FinishReason(StopCause cause);
 // The cause itself: "end" (an end-of-generation token), "stop_string", "length", "aborted", "none".
 std::string_view StopCauseName(StopCause cause);
 
 class StopMatcher {
  public:
-  // kInvalidArgument for an empty stop string. Stop strings are literal bytes. The one that ends first in
-  // the text ends the reply, the longest if several end there; so how the text is cut into pieces makes no
-  // difference. Takes time linear in the text for each stop string.
+  // kInvalidArgument for an empty stop string. Stop strings are literal bytes. The one that ends
+  // first in the text ends the reply, the longest if several end there; so how the text is cut into
+  // pieces makes no difference. Takes time linear in the text for each stop string.
   static Result<StopMatcher> Create(std::vector<std::string> stops);
 
-  // Appends text and returns the part that may be shown now: text that could still begin a stop string is held back.
+  // Appends text and returns the part that may be shown now: text that could still begin a stop
+  // string is held back.
   std::string Add(std::string_view text);
   bool stopped() const { return stopped_; }
   const std::string& matched() const { return matched_; }  // the stop string that ended the reply

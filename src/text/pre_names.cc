@@ -130,7 +130,8 @@ const Row kRows[] = {
     {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {kO200k}, kWholeWords},
     {{"tiny_aya", "cohere2moe"}, {R"(\d{1,3}(?=(?:\d{3})*\b))", kO200k}, kPlain},
     {{"youtu"},
-     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-"
+     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-"
+      "ゟ゠-"
       "ヿ]"
       "+",
       kYoutu},
