@@ -296,16 +296,19 @@ class OnATerminal(ChatCase):
         self.assertEqual(terminal.end(), 0)
 
     def test_ctrl_c_before_the_reply_takes_the_message_back(self):
+        path = self.path / "long.json"
+        path.write_text(json.dumps([{"role": "user", "content": PROMPT * 1000}, {"role": "assistant", "content": "."}]))
         terminal = self.chat("-b", "1", "-c", "100000", "--backend", "reference")
-        for _ in range(40):  # a long message, computed token by token
-            terminal.line("Once upon a time there was a little cat. " * 20 + "\\")
+        terminal.line(f"/load {path}")
+        terminal.expect(r"Loaded.*\n> ")
         terminal.line("The end.")
         terminal.expect(r"The end\.\n")
+        time.sleep(0.5)  # the prompt is being computed, token by token
         terminal.send("\x03")
         terminal.expect("nothing has changed")
         terminal.expect("> ")
         terminal.line("/stats")
-        terminal.expect("conversation  0 turns")
+        terminal.expect("conversation  1 turn,")
         terminal.expect("> ")
         terminal.send("\x04")
         self.assertEqual(terminal.end(), 0)

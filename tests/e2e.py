@@ -163,7 +163,10 @@ class Terminal:
                 raise AssertionError(f"{pattern!r} did not come; the terminal shows:\n{self.all}")
 
     def send(self, text):
-        os.write(self.fd, text.encode() if isinstance(text, str) else text)
+        data = text.encode() if isinstance(text, str) else text
+        while data:  # in pieces, reading between them: a terminal that is full both ways would block for good
+            self._read(0)
+            data = data[os.write(self.fd, data[:64]):]
 
     def line(self, text):
         self.send(text + "\r")
