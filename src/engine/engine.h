@@ -29,12 +29,12 @@
 namespace lucid {
 
 struct EngineConfig {
-  std::string model;    // a path: .gguf, .safetensors or a Hugging Face folder
-  int n_threads = 0;    // 0: one per physical core
-  int64_t context = 0;  // positions of a sequence; 0: what the model was trained for
-  int64_t batch = 512;  // most prompt tokens computed in one step
+  std::string model = {};  // a path: .gguf, .safetensors or a Hugging Face folder
+  int n_threads = 0;       // 0: one per physical core
+  int64_t context = 0;     // positions of a sequence; 0: what the model was trained for
+  int64_t batch = 512;     // most prompt tokens computed in one step
   BackendKind backend = BackendKind::kCpu;
-  std::string isa;  // "" or "auto": the best this CPU has
+  std::string isa = {};  // "" or "auto": the best this CPU has
   DType cache_type_k = DType::kF16;
   DType cache_type_v = DType::kF16;
 };
@@ -42,11 +42,11 @@ struct EngineConfig {
 using RequestId = uint64_t;
 
 struct Request {
-  std::vector<TokenId> prompt;
-  SamplerParams sampling;
-  int64_t max_tokens = -1;        // -1: until the model ends or the context is full
-  std::vector<std::string> stop;  // the reply ends before any of these
-  bool ignore_eos = false;        // go on after an end-of-generation token
+  std::vector<TokenId> prompt = {};
+  SamplerParams sampling = {};
+  int64_t max_tokens = -1;             // -1: until the model ends or the context is full
+  std::vector<std::string> stop = {};  // the reply ends before any of these
+  bool ignore_eos = false;             // go on after an end-of-generation token
   int n_logprobs = -1;  // >= 0: report the log-probability of each token and this many alternatives
   bool explain = false;     // report what every sampler stage did
   uint64_t rng_stream = 0;  // tells apart several replies to one prompt under one seed

@@ -55,9 +55,16 @@ class EngineTest : public testing::Test {
     return result;
   }
 
+  // The model was trained with <|bos|> (id 0) before every text, which its tokenizer.json does not add.
+  std::vector<TokenId> Encode(const std::string& text) const {
+    std::vector<TokenId> ids = (*engine_->tokenizer())->Encode(text);
+    ids.insert(ids.begin(), 0);
+    return ids;
+  }
+
   Request Greedy(const std::string& text, int64_t max_tokens) const {
     Request request;
-    request.prompt = (*engine_->tokenizer())->Encode(text);
+    request.prompt = Encode(text);
     request.sampling.temperature = 0;
     request.max_tokens = max_tokens;
     return request;
@@ -73,7 +80,7 @@ TEST_F(EngineTest, ContinuesAsTheReferenceDoes) {
   const auto& prompt = reference["prompts"][0];
   Request request;
   request.prompt = prompt["ids"].get<std::vector<TokenId>>();
-  EXPECT_EQ((*engine_->tokenizer())->Encode(prompt["text"].get<std::string>()), request.prompt);
+  EXPECT_EQ(Encode(prompt["text"].get<std::string>()), request.prompt);
   request.sampling.temperature = 0;
   request.max_tokens = prompt["sure_prefix"].get<int64_t>();
   const Finished got = Generate(*engine_, std::move(request));

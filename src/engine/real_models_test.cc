@@ -129,9 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"smollm2", "SmolLM2-135M-Instruct.Q4_1", BackendKind::kReference},
                     Case{"gemma3-270m", "gemma-3-270m-q4_k_m", BackendKind::kCpu},
                     Case{"gemma3-270m", "gemma-3-270m-q4_k_m", BackendKind::kReference}),
-    [](const auto& info) {
-      return std::string(info.param.model[0] == 's' ? "smollm2" : "gemma3") +
-             (info.param.backend == BackendKind::kCpu ? "_cpu" : "_reference");
+    [](const auto& test) {
+      return std::string(test.param.model[0] == 's' ? "smollm2" : "gemma3") +
+             (test.param.backend == BackendKind::kCpu ? "_cpu" : "_reference");
     });
 
 }  // namespace

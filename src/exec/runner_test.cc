@@ -266,7 +266,7 @@ TEST_P(Fixture, TheSameBitsAloneAndBesideOtherSequences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fixture, testing::ValuesIn(Cases()),
-                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+                         [](const testing::TestParamInfo<Case>& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace lucid

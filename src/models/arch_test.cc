@@ -96,7 +96,7 @@ TEST_P(ArchTest, NumbersOutOfRangeAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, ArchTest,
                          testing::ValuesIn(AllArchs().begin(), AllArchs().end()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& test) { return std::string(test.param->name); });
 
 TEST(RegistryTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
   const auto found = FindArchByGguf("mamba");
