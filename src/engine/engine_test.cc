@@ -55,7 +55,8 @@ class EngineTest : public testing::Test {
     return result;
   }
 
-  // The model was trained with <|bos|> (id 0) before every text, which its tokenizer.json does not add.
+  // The model was trained with <|bos|> (id 0) before every text, which its tokenizer.json does not
+  // add.
   std::vector<TokenId> Encode(const std::string& text) const {
     std::vector<TokenId> ids = (*engine_->tokenizer())->Encode(text);
     ids.insert(ids.begin(), 0);
