@@ -292,8 +292,7 @@ class OnATerminal(ChatCase):
         terminal.expect("n = 5")
         terminal.line(" The end")
         terminal.expect("The end\n.+\n> ")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
     def test_ctrl_c_before_the_reply_takes_the_message_back(self):
         path = self.path / "long.json"
@@ -310,8 +309,7 @@ class OnATerminal(ChatCase):
         terminal.line("/stats")
         terminal.expect("conversation  1 turn,")
         terminal.expect("> ")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
     def test_ctrl_c_at_the_prompt_drops_the_line_and_twice_leaves(self):
         terminal = self.chat()
@@ -347,8 +345,7 @@ class OnATerminal(ChatCase):
         terminal.send("\x03")
         terminal.expect("once more")
         terminal.expect("> ")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
     def test_history_outlives_the_session(self):
         terminal = self.chat()
@@ -362,15 +359,13 @@ class OnATerminal(ChatCase):
         terminal = self.chat()
         terminal.send("\x1b[A\x1b[A\r")  # up past /exit
         terminal.expect("seed = 4711\n> ")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
     def test_figures_after_a_reply_on_request(self):
         terminal = self.chat("--stats")
         terminal.line(PROMPT)
         terminal.expect(r"prompt 17 tokens .* \| reply 12 tokens .* \| stop: length \| seed \d+\n> ")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
     def test_a_command_typed_during_a_reply_is_obeyed_after_it(self):
         terminal = self.chat(sampling=("--temp", "0", "-n", "60"))
@@ -378,8 +373,7 @@ class OnATerminal(ChatCase):
         time.sleep(0.05)
         terminal.line("/set top_k")
         terminal.expect("top_k = 40")
-        terminal.send("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.leave(), 0)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,7 @@ class SmolLm2(Case):
             terminal.line(QUESTION)
             terminal.expect("Paris")
             terminal.expect("> ")
-            terminal.send("\x04")
-            self.assertEqual(terminal.end(), 0)
+            self.assertEqual(terminal.leave(), 0)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ LUCID = _argument("LUCID_BIN", ROOT / "build" / "release" / "lucid")
 SHARED = pathlib.Path(_argument("LUCID_SHARED", ROOT.parent / "shared"))
 STORIES = SHARED / "fixtures" / "trained" / "stories_llama"
 
-TIMEOUT_S = 300  # a debug build under a sanitizer on a busy machine still ends within it
+TIMEOUT_S = float(os.environ.get("LUCID_E2E_TIMEOUT", 300))  # a debug build under a sanitizer on a busy machine still ends within it
 
 
 def skip(reason):
@@ -170,6 +170,18 @@ class Terminal:
 
     def line(self, text):
         self.send(text + "\r")
+
+    def leave(self):
+        """Presses Ctrl-D until the program ends: one that comes between two prompts is not seen. Returns the exit code."""
+        for _ in range(int(TIMEOUT_S)):
+            try:
+                self.send("\x04")
+                return self.end(1)
+            except AssertionError:
+                continue
+            except OSError:  # it ended between the two
+                break
+        return self.end()
 
     def end(self, seconds=TIMEOUT_S):
         """Waits for the program to end; returns its exit code, or minus the signal that killed it."""

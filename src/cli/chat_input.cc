@@ -111,6 +111,9 @@ ChatInput::Editor::Editor(std::string history_file) : file(std::move(history_fil
   el_source(edit, nullptr);  // the user's ~/.editrc
   // While a line is edited, Ctrl-C and Ctrl-Z are keys; while a reply streams they are signals.
   el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
+  // What is typed during a reply waits, unseen and as typed, for the next prompt. In line mode it
+  // would mix with the reply, and an early Ctrl-D would be lost.
+  el_set(edit, EL_SETTY, "-x", "-icanon", "-echo", nullptr);
   // (The wide form keeps the literals; the narrow one leaks a copy of them.)
   el_wset(edit, EL_ADDFN, L"lucid-interrupt", L"Drop the line", &Editor::OnCtrlC);
   el_set(edit, EL_BIND, "^C", "lucid-interrupt", nullptr);
@@ -145,6 +148,9 @@ InputEvent ChatInput::Editor::Read(const char* shown, std::string& line) {
   prompt = shown;
   interrupted = false;
   int n = 0;
+  // el_gets shows the prompt before it takes the terminal over; a key that comes in between would
+  // still be a signal or the end of the input.
+  el_set(edit, EL_PREP_TERM, 1);
   const char* text = el_gets(edit, &n);
   if (interrupted) {
     std::fputs("^C\n", stdout);
