@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/tokenizer_loader.h"
 #include "format/safetensors.h"
 #include "kv/kv_manager.h"
@@ -115,6 +116,8 @@ void Engine::Impl::Start(Running& r) {
 
 void Engine::Impl::RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs,
                             Observer* observer) {
+  const Status room = kv->Reserve(sequence, first + static_cast<int64_t>(tokens.size()));
+  LUCID_CHECK(room.has_value(), "Submit admitted more than the context");
   batch.Clear();
   batch.AddSequence(kv->Blocks(sequence));
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -143,7 +146,11 @@ StopCause Engine::Impl::FindCause(const Running& r, TokenId id) const {
 }
 
 Result<TokenOutput> Engine::Impl::Sample(Running& r) {
-  const std::span<const float> logits = runner->Logits(0);
+  std::span<const float> logits = runner->Logits(0);
+  // Some output matrices are padded beyond the vocabulary; an id without a piece must not be drawn.
+  if (text.tokenizer != nullptr) {
+    logits = logits.first(std::min(logits.size(), static_cast<size_t>(text.tokenizer->n_tokens())));
+  }
   TokenOutput out;
   out.request = r.id;
   SampleReport report;
@@ -210,7 +217,6 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   LUCID_ASSIGN_OR_RETURN(impl->runner, Runner::Create(impl->model, options));
   impl->kv = std::make_unique<ContiguousKv>(1, impl->context, kBlockSize);
   LUCID_ASSIGN_OR_RETURN(impl->sequence, impl->kv->Open());
-  LUCID_RETURN_IF_ERROR(impl->kv->Reserve(impl->sequence, impl->context));
   impl->load_seconds = SecondsSince(start);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -309,7 +315,7 @@ std::span<const float> Engine::LogitsRow(int64_t i) const {
 
 Result<const Tokenizer*> Engine::tokenizer() const {
   if (impl_->text.tokenizer == nullptr) {
-    return Err(ErrorCode::kNotFound, "{} has no tokenizer; give token ids instead of text",
+    return Err(ErrorCode::kNotFound, "{} has no tokenizer, so text cannot be read or written",
                impl_->config.model);
   }
   return impl_->text.tokenizer.get();

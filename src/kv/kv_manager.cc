@@ -1,7 +1,5 @@
 #include "kv/kv_manager.h"
 
-#include <numeric>
-
 #include "base/check.h"
 
 namespace lucid {
@@ -18,14 +16,10 @@ int64_t ContiguousKv::BlockCount(int32_t n_sequences, int64_t context, int64_t b
 }
 
 ContiguousKv::ContiguousKv(int32_t n_sequences, int64_t context, int64_t block_size)
-    : context_(context), block_size_(block_size), open_(static_cast<size_t>(n_sequences), false) {
-  const int64_t per_sequence = BlocksFor(context, block_size);
-  for (int32_t s = 0; s < n_sequences; ++s) {
-    std::vector<int32_t> run(static_cast<size_t>(per_sequence));
-    std::iota(run.begin(), run.end(), static_cast<int32_t>(s * per_sequence));
-    blocks_.push_back(std::move(run));
-  }
-}
+    : context_(context),
+      block_size_(block_size),
+      blocks_(static_cast<size_t>(n_sequences)),
+      open_(static_cast<size_t>(n_sequences), false) {}
 
 Result<SequenceHandle> ContiguousKv::Open() {
   for (size_t s = 0; s < open_.size(); ++s) {
@@ -42,12 +36,18 @@ Status ContiguousKv::Reserve(SequenceHandle sequence, int64_t n_tokens) {
     return Err(ErrorCode::kCapacity, "{} tokens do not fit a cache of {} positions", n_tokens,
                context_);
   }
+  std::vector<int32_t>& blocks = blocks_[static_cast<size_t>(sequence)];
+  const int64_t first = sequence * BlocksFor(context_, block_size_);
+  while (static_cast<int64_t>(blocks.size()) < BlocksFor(n_tokens, block_size_)) {
+    blocks.push_back(static_cast<int32_t>(first + static_cast<int64_t>(blocks.size())));
+  }
   return {};
 }
 
 void ContiguousKv::Close(SequenceHandle sequence) {
   LUCID_CHECK(open_[static_cast<size_t>(sequence)], "sequence {} is not open", sequence);
   open_[static_cast<size_t>(sequence)] = false;
+  blocks_[static_cast<size_t>(sequence)].clear();
 }
 
 std::span<const int32_t> ContiguousKv::Blocks(SequenceHandle sequence) const {

@@ -25,13 +25,17 @@ Result<KvStorage> KvStorage::Create(std::span<const KvSpec> layers,
     const int64_t positions = options.block_size * spec.heads;
     const int64_t k_bytes = positions * RowBytes(options.k_dtype, spec.k_dim);
     const int64_t v_bytes = positions * RowBytes(options.v_dtype, spec.v_dim);
-    LUCID_ASSIGN_OR_RETURN(Buffer k,
-                           Buffer::Allocate(static_cast<size_t>(options.n_blocks * k_bytes)));
-    LUCID_ASSIGN_OR_RETURN(Buffer v,
-                           Buffer::Allocate(static_cast<size_t>(options.n_blocks * v_bytes)));
+    Result<Buffer> k = Buffer::Allocate(static_cast<size_t>(options.n_blocks * k_bytes));
+    Result<Buffer> v = Buffer::Allocate(static_cast<size_t>(options.n_blocks * v_bytes));
+    if (!k || !v) {
+      return Err(ErrorCode::kCapacity,
+                 "a cache of {} positions does not fit the memory of this machine; choose a "
+                 "smaller context",
+                 options.n_blocks * options.block_size);
+    }
     KvView view;
-    view.k = k.data();
-    view.v = v.data();
+    view.k = k->data();
+    view.v = v->data();
     view.k_dtype = options.k_dtype;
     view.v_dtype = options.v_dtype;
     view.n_heads = static_cast<int32_t>(spec.heads);
@@ -39,8 +43,8 @@ Result<KvStorage> KvStorage::Create(std::span<const KvSpec> layers,
     view.v_dim = static_cast<int32_t>(spec.v_dim);
     view.block_size = static_cast<int32_t>(options.block_size);
     storage.views_.push_back(view);
-    storage.buffers_.push_back(std::move(k));
-    storage.buffers_.push_back(std::move(v));
+    storage.buffers_.push_back(*std::move(k));
+    storage.buffers_.push_back(*std::move(v));
     storage.bytes_per_block_ += k_bytes + v_bytes;
   }
   return storage;
