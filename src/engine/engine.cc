@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "engine/tokenizer_loader.h"
 #include "format/safetensors.h"
 #include "kv/kv_manager.h"
@@ -218,6 +219,14 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   impl->kv = std::make_unique<ContiguousKv>(1, impl->context, kBlockSize);
   LUCID_ASSIGN_OR_RETURN(impl->sequence, impl->kv->Open());
   impl->load_seconds = SecondsSince(start);
+  LogInfo(
+      "{}: {}, {} layers, {:.1f} MB, context {}, {} threads, cache {:.1f} MB at full context, "
+      "loaded in {:.3f} s",
+      config.model, impl->model.config.arch, impl->model.config.n_layers,
+      static_cast<double>(impl->model.checkpoint->file_bytes()) / 1e6, impl->context,
+      impl->runner->n_threads(),
+      static_cast<double>(options.kv.n_blocks * impl->runner->kv().bytes_per_block()) / 1e6,
+      impl->load_seconds);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace lucid {
 
@@ -249,6 +250,8 @@ BoundPlan Bind(const BindContext& context) {
       bound.scratch_bytes =
           std::max(bound.scratch_bytes, choice.kernel->scratch(address, context.max_rows));
     }
+    LogDebug("{} runs on {}{}{}", op.name, choice.kernel->name,
+             choice.refused.empty() ? "" : "; refused by ", choice.refused);
     bound.ops.push_back({choice.kernel->fn, address, choice.kernel, std::move(choice.refused)});
   }
   return bound;
