@@ -4,7 +4,8 @@
 //   auto engine = Engine::Load({.model = "model.gguf"}).value();
 //   engine->Submit({.prompt = engine->tokenizer().value()->Encode("Once upon a time")}).value();
 //   while (engine->busy()) {
-//     for (const TokenOutput& out : engine->Step().value()) std::cout << out.text << std::flush;
+//     const std::vector<TokenOutput> outputs = engine->Step().value();
+//     for (const TokenOutput& out : outputs) std::cout << out.text << std::flush;
 //   }
 //
 // Not thread-safe: one thread submits and steps. The command line is built on this header alone.

@@ -26,6 +26,10 @@ struct Case {
   BackendKind backend;
 };
 
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.type;
+}
+
 class QuantisedTwin : public testing::TestWithParam<Case> {};
 
 TEST_P(QuantisedTwin, MatchesItsReference) {
@@ -79,7 +83,8 @@ TEST_P(QuantisedTwin, MatchesItsReference) {
     ASSERT_TRUE((*engine)->Submit(std::move(request)).has_value());
     std::vector<TokenId> got;
     while ((*engine)->busy()) {
-      for (const TokenOutput& out : (*engine)->Step().value()) got.push_back(out.id);
+      const std::vector<TokenOutput> outputs = (*engine)->Step().value();
+      for (const TokenOutput& out : outputs) got.push_back(out.id);
     }
     for (size_t i = 0; i < greedy.size() && gaps[i] > kSureGap; ++i)
       ASSERT_EQ(got[i], greedy[i]) << "prompt " << p;
