@@ -165,8 +165,8 @@ class Probabilities(Case):
     def test_logprobs_are_those_of_the_reference(self):
         prompt = e2e.reference()["prompts"][0]
         wanted = log_softmax(last_logits(STORIES / "reference.safetensors", "prompt0.logits"))
-        got = self.ok(*GREEDY, "-p", BOS + prompt["text"], "-n", 1, "--logprobs", 5, "--json", "--cache-type-k",
-                      "f32", "--cache-type-v", "f32", "--backend", "reference").json()["tokens"][0]
+        got = self.ok(*GREEDY, "-p", BOS + prompt["text"], "-n", 1, "--logprobs", 5, "--json", "-ctk",
+                      "f32", "-ctv", "f32", "--backend", "reference").json()["tokens"][0]
         best = sorted(range(len(wanted)), key=lambda i: -wanted[i])[:5]
         self.assertEqual([t["id"] for t in got["top_logprobs"]], best)
         for entry in got["top_logprobs"]:

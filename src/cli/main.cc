@@ -10,6 +10,8 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/env.h"
@@ -135,6 +137,22 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddHelpCommand(root, context);
 }
 
+// llama.cpp's flags of one dash and several letters, which CLI11 would read as one letter and a
+// value.
+constexpr std::pair<std::string_view, std::string_view> kOneDashFlags[] = {
+    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-sys", "--system"}};
+
+std::vector<std::string> Arguments(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::string& argument : arguments) {
+    for (const auto& [spelling, flag] : kOneDashFlags) {
+      if (argument == spelling) argument = flag;
+    }
+  }
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  return arguments;
+}
+
 int Main(int argc, char** argv) {
   CLI::App root("Lucid runs large language models and shows what they do.", "lucid");
   CommandContext context;
@@ -156,7 +174,7 @@ int Main(int argc, char** argv) {
     return ReportUnknownCommand(root, first);
   }
   try {
-    root.parse(argc, argv);
+    root.parse(Arguments(argc, argv));
   } catch (const CLI::Success& wanted) {  // --help, --version
     return root.exit(wanted);
   } catch (const CLI::ParseError& error) {

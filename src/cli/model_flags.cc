@@ -32,12 +32,12 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
       "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
   command
       .add_option("--cache-type-k", flags.cache_type_k,
-                  "element type of cached keys: f16, bf16, f32")
+                  "element type of cached keys: f16, bf16, f32 (also -ctk)")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}))
       ->capture_default_str();
   command
       .add_option("--cache-type-v", flags.cache_type_v,
-                  "element type of cached values: f16, bf16, f32")
+                  "element type of cached values: f16, bf16, f32 (also -ctv)")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}))
       ->capture_default_str();
 }
