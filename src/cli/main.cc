@@ -160,6 +160,8 @@ int Main(int argc, char** argv) {
   root.set_help_flag("-h,--help", "Print this help");
   root.footer(
       "'lucid COMMAND --help' explains a command, 'lucid help env' the environment variables.");
+  // A flag that is given again replaces what was said before, as in other tools.
+  root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   AddCommands(root, context);
   // With one command at most, a later word that looks like another command is an argument of the
   // first.
