@@ -25,9 +25,4 @@ template <typename... Args>
 void LogWarn(fmt::format_string<Args...> format, Args&&... args) {
   Log().warn(format, std::forward<Args>(args)...);
 }
-template <typename... Args>
-void LogError(fmt::format_string<Args...> format, Args&&... args) {
-  Log().error(format, std::forward<Args>(args)...);
-}
-
 }  // namespace lucid

@@ -24,9 +24,6 @@ enum class ErrorCode {
   kCancelled,        // the caller asked to stop
 };
 
-// Short lower-case name of a code, as printed in JSON errors, e.g. "invalid_file".
-const char* ErrorCodeName(ErrorCode code);
-
 struct Error {
   ErrorCode code = ErrorCode::kInvalidArgument;
   std::string message;

@@ -31,14 +31,25 @@ struct RunFlags {
   int logprobs = -1;
 };
 
+// A file's last newline ends its last line and is not part of the prompt.
+Result<std::string> ReadPromptFile(const std::string& path) {
+  LUCID_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "the prompt from {} is empty",
+               path == "-" ? "standard input" : path);
+  }
+  return text;
+}
+
 Result<std::string> ReadPrompt(const RunFlags& flags) {
   if (flags.prompt_option->count() > 0) return flags.prompt;
-  if (!flags.file.empty()) return ReadTextFile(flags.file);
+  if (!flags.file.empty()) return ReadPromptFile(flags.file);
   if (isatty(STDIN_FILENO)) {
     return Err(ErrorCode::kInvalidArgument,
                "no prompt: give one with -p or -f, pipe one in, or use 'lucid chat'");
   }
-  return ReadTextFile("-");
+  return ReadPromptFile("-");
 }
 
 // The template of --chat-template, else the model's own; nullptr for raw prompts.
@@ -237,15 +248,18 @@ void AddRunCommand(CLI::App& root, CommandContext& context) {
   flags->prompt_option = command->add_option("-p,--prompt", flags->prompt, "the prompt");
   command->add_option("-f,--file", flags->file, "read the prompt from a file; - is standard input")
       ->excludes(flags->prompt_option);
-  command->add_option("--system", flags->system, "a system message before the prompt");
+  CLI::Option* system =
+      command->add_option("--system", flags->system, "a system message before the prompt");
   command
       ->add_option("-n,--n-predict", flags->n_predict,
                    "most tokens to generate; -1: until the model ends")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 30))
       ->capture_default_str();
-  command->add_flag("--raw", flags->raw, "continue the prompt as it is, without the chat template");
-  command->add_option("--chat-template", flags->chat_template_file,
-                      "a file with the template to use");
+  CLI::Option* chat_template = command->add_option("--chat-template", flags->chat_template_file,
+                                                   "a file with the template to use");
+  command->add_flag("--raw", flags->raw, "continue the prompt as it is, without the chat template")
+      ->excludes(system)
+      ->excludes(chat_template);
   command
       ->add_option("--stop,-r,--reverse-prompt", flags->stop,
                    "end the reply before this text; may be repeated")

@@ -19,11 +19,12 @@ struct TraceFlags {
   ModelFlags model;
   std::string tokens;
   std::string prompt = "The capital of France is";
+  CLI::Option* tokens_option = nullptr;
   bool json = false, plan = false;
 };
 
 Result<std::vector<TokenId>> InputIds(const TraceFlags& flags, const Engine& engine) {
-  if (!flags.tokens.empty()) return ParseTokenIds(flags.tokens);
+  if (flags.tokens_option->count() > 0) return ParseTokenIds(flags.tokens);
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine.tokenizer());
   return tokenizer->Encode(flags.prompt);
 }
@@ -75,11 +76,13 @@ void AddTraceCommand(CLI::App& root, CommandContext& context) {
   AddModelFlags(*command, flags->model);
   CLI::Option* tokens = command->add_option("--tokens", flags->tokens,
                                             "token ids of the prompt, separated by commas");
+  flags->tokens_option = tokens;
   command->add_option("-p,--prompt", flags->prompt, "text of the prompt")
       ->excludes(tokens)
       ->capture_default_str();
-  command->add_flag("--plan", flags->plan, "print the plan, symbolic, without running it");
-  command->add_flag("--json", flags->json, "print JSON");
+  CLI::Option* json = command->add_flag("--json", flags->json, "print JSON");
+  command->add_flag("--plan", flags->plan, "print the plan, symbolic, as text, without running it")
+      ->excludes(json);
   command->footer("--backend reference traces the plan as declared, before ops are fused.");
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);

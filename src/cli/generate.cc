@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <csignal>
 
 namespace lucid::cli {
@@ -32,26 +31,15 @@ bool InterruptGuard::interrupted() {
 Result<Reply> Generate(Engine& engine, Request request,
                        const std::function<void(const TokenOutput&)>& on_output) {
   const InterruptGuard guard;
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point first_token;
   Reply reply;
-  reply.stats.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   LUCID_ASSIGN_OR_RETURN(const RequestId id, engine.Submit(std::move(request)));
   while (engine.busy()) {
     if (InterruptGuard::interrupted()) {
-      engine.Abort(id);
+      reply.stats = engine.Abort(id);
       reply.cause = StopCause::kAborted;
-      // The engine reports figures of what ended by itself; of the rest, only the reply's speed is
-      // known here.
-      reply.stats.generated_tokens = static_cast<int64_t>(reply.outputs.size());
-      if (!reply.outputs.empty()) {
-        reply.stats.decode_seconds =
-            std::chrono::duration<double>(Clock::now() - first_token).count();
-      }
       break;
     }
     LUCID_ASSIGN_OR_RETURN(std::vector<TokenOutput> outputs, engine.Step());
-    if (reply.outputs.empty() && !outputs.empty()) first_token = Clock::now();
     for (TokenOutput& output : outputs) {
       reply.text += output.text;
       if (output.cause != StopCause::kNone) {

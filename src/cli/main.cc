@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -191,12 +193,22 @@ int Main(int argc, char** argv) {
 }  // namespace lucid::cli
 
 int main(int argc, char** argv) {
+  int code = 1;
   try {
-    return lucid::cli::Main(argc, argv);
+    code = lucid::cli::Main(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("lucid: this machine has not enough memory for that\n", stderr);
+  } catch (const std::system_error&) {  // fmt's answer to an output that takes no more; seen below
+    code = 0;
+    std::fflush(stdout);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lucid: unexpected failure: %s\n", error.what());
   }
-  return 1;
+  // Whatever was printed must have arrived: a full disk is a failure of any command.
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    std::fputs("lucid: cannot write to standard output\n", stderr);
+    return code == 0 ? 1 : code;
+  }
+  return code;
 }

@@ -47,6 +47,14 @@ struct Running {
   bool started = false;
   RequestStats stats;
   Clock::time_point first_token;
+
+  RequestStats StatsNow() const {
+    RequestStats now = stats;
+    now.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    now.generated_tokens = static_cast<int64_t>(reply.size());
+    if (!reply.empty()) now.decode_seconds = SecondsSince(first_token);
+    return now;
+  }
 };
 
 }  // namespace
@@ -67,7 +75,7 @@ struct Engine::Impl {
   LoadedTokenizer text;
   std::optional<ChatTemplate> chat_template;
   std::unique_ptr<Runner> runner;
-  std::unique_ptr<ContiguousKv> kv;
+  std::unique_ptr<KvManager> kv;
   SequenceHandle sequence = 0;
   int64_t context = 0;
   double load_seconds = 0;
@@ -110,7 +118,6 @@ void Engine::Impl::Start(Running& r) {
   while (shared < most && cached[shared] == prompt[shared]) ++shared;
   cached.resize(shared);
   r.next_position = static_cast<int64_t>(shared);
-  r.stats.prompt_tokens = static_cast<int64_t>(prompt.size());
   r.stats.cached_tokens = r.next_position;
   r.started = true;
 }
@@ -171,9 +178,7 @@ Result<TokenOutput> Engine::Impl::Sample(Running& r) {
     out.text += r.stop.Add(r.detokenizer->Finish());
     if (!r.stop.stopped()) out.text += r.stop.Finish();
   }
-  r.stats.generated_tokens = static_cast<int64_t>(r.reply.size());
-  r.stats.decode_seconds = SecondsSince(r.first_token);
-  out.stats = r.stats;
+  out.stats = r.StatsNow();
   return out;
 }
 
@@ -189,7 +194,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                config.batch);
   }
   if (config.n_threads < 0 || config.n_threads > 1024) {
-    return Err(ErrorCode::kInvalidArgument, "the number of threads is {}, must be 1 to 1024",
+    return Err(ErrorCode::kInvalidArgument, "the number of threads is {}, must be 0 to 1024",
                config.n_threads);
   }
   LUCID_ASSIGN_OR_RETURN(impl->model, LoadModel(config.model));
@@ -202,8 +207,12 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   }
   impl->context = config.context > 0 ? config.context : impl->model.config.context_length;
   if (config.context < 0 || impl->context > int64_t{1} << 30) {
-    return Err(ErrorCode::kInvalidArgument, "the context is {}, must be 1 to {}", config.context,
-               int64_t{1} << 30);
+    return Err(ErrorCode::kInvalidArgument, "a context of {} is out of range, which is 1 to {}",
+               config.context < 0 ? config.context : impl->context, int64_t{1} << 30);
+  }
+  if (impl->context > impl->model.config.context_length) {
+    LogWarn("the context of {} is longer than the {} tokens the model was trained for",
+            impl->context, impl->model.config.context_length);
   }
   RunnerOptions options;
   options.backend = config.backend;
@@ -269,7 +278,7 @@ Result<std::vector<TokenOutput>> Engine::Step(Observer* observer) {
     TokenOutput out;
     out.request = r.id;
     out.cause = StopCause::kLength;
-    out.stats = r.stats;
+    out.stats = r.StatsNow();
     outputs.push_back(std::move(out));
     impl_->queue.pop_front();
     return outputs;
@@ -297,8 +306,13 @@ Result<std::vector<TokenOutput>> Engine::Step(Observer* observer) {
   return outputs;
 }
 
-void Engine::Abort(RequestId id) {
-  std::erase_if(impl_->queue, [id](const std::unique_ptr<Running>& r) { return r->id == id; });
+RequestStats Engine::Abort(RequestId id) {
+  const auto found = std::find_if(impl_->queue.begin(), impl_->queue.end(),
+                                  [id](const std::unique_ptr<Running>& r) { return r->id == id; });
+  if (found == impl_->queue.end()) return {};
+  const RequestStats stats = (*found)->StatsNow();
+  impl_->queue.erase(found);
+  return stats;
 }
 
 bool Engine::busy() const {
@@ -309,8 +323,9 @@ Status Engine::Forward(std::span<const TokenId> tokens, Observer* observer,
                        const std::function<void(int64_t, int64_t)>& on_rows) {
   LUCID_RETURN_IF_ERROR(impl_->CheckPrompt(tokens));
   impl_->cached.clear();
-  for (size_t first = 0; first < tokens.size(); first += kForwardChunk) {
-    const size_t n = std::min<size_t>(kForwardChunk, tokens.size() - first);
+  const auto chunk = static_cast<size_t>(std::min(impl_->config.batch, kForwardChunk));
+  for (size_t first = 0; first < tokens.size(); first += chunk) {
+    const size_t n = std::min(chunk, tokens.size() - first);
     impl_->RunChunk(tokens.subspan(first, n), static_cast<int64_t>(first), /*all_outputs=*/true,
                     observer);
     on_rows(static_cast<int64_t>(first), static_cast<int64_t>(n));

@@ -8,7 +8,8 @@
 //     for (const TokenOutput& out : outputs) std::cout << out.text << std::flush;
 //   }
 //
-// Not thread-safe: one thread submits and steps. The command line is built on this header alone.
+// Not thread-safe: one thread submits and steps. The command line runs models through this header
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -87,8 +88,8 @@ class Engine {
   // Does one step of work: a chunk of a prompt, or one token. Returns the tokens it produced.
   // `observer` may be null.
   Result<std::vector<TokenOutput>> Step(Observer* observer = nullptr);
-  // Drops a request; no further outputs of it.
-  void Abort(RequestId id);
+  // Drops a request and returns what it did so far; no further outputs of it.
+  RequestStats Abort(RequestId id);
   bool busy() const;
 
   // Logits of every position of `tokens`, from an empty cache, in chunks. `on_rows(first, n)` is

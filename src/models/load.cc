@@ -45,15 +45,26 @@ Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint) {
   return result;
 }
 
-Result<Model> LoadModel(const std::string& path) {
-  Model model;
-  LUCID_ASSIGN_OR_RETURN(model.checkpoint, OpenCheckpoint(path));
+namespace {
+
+// The steps after opening know tensors and keys, not the file: name it here.
+Status ReadModel(Model& model) {
   LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(*model.checkpoint));
   model.arch = read.arch;
   model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
   LUCID_RETURN_IF_ERROR(VerifyPlan(model.plan));
   LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Load(model.plan, *model.arch, *model.checkpoint));
+  return {};
+}
+
+}  // namespace
+
+Result<Model> LoadModel(const std::string& path) {
+  Model model;
+  LUCID_ASSIGN_OR_RETURN(model.checkpoint, OpenCheckpoint(path));
+  const Status read = ReadModel(model);
+  if (!read) return Err(read.error().code, "{}: {}", path, read.error().message);
   return model;
 }
 

@@ -46,9 +46,6 @@ static_assert([] {
 const OpInfo& Info(OpKind kind) {
   return kOps[static_cast<size_t>(kind)];
 }
-std::span<const OpInfo> AllOps() {
-  return kOps;
-}
 
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;

@@ -59,6 +59,5 @@ struct OpInfo {
 };
 
 const OpInfo& Info(OpKind kind);
-std::span<const OpInfo> AllOps();
 
 }  // namespace lucid
