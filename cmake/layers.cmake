@@ -1,4 +1,4 @@
-# lucid_module(NAME DEPS ... LIBS ... EXCLUDE ...): an object library from every .cc of the folder, plus
+# lucid_module(NAME [NO_LIBRARY] DEPS ... LIBS ...): an object library from every .cc of the folder, plus
 # <name>_test from its *_test.cc files. DEPS are modules on lower layers; scripts/check_layers.py checks
 # that the include lines say the same. All modules below cli make up the shared library liblucid.
 set_property(GLOBAL PROPERTY LUCID_MODULES "")

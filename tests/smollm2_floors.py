@@ -2,7 +2,7 @@
 """Floors of speed that no change may fall through: SmolLM2-135M decodes at 100 tok/s or more with two threads, loads in under
 0.3 s, and a repeated ./demo begins to answer within a second.
 
-These are limits far below what is measured on a quiet machine (bench/ has the measurements), and the best of several tries counts,
+These are limits far below what is measured on a quiet machine (bench/speed.py measures), and the best of several tries counts,
 so that a busy machine does not fail them.
 """
 import os

@@ -155,6 +155,7 @@ void AddChatCommand(CLI::App& root, CommandContext& context) {
   command
       ->add_option("-n,--n-predict", flags->settings.max_tokens,
                    "most tokens of a reply; -1: until the model ends it")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 30))
       ->capture_default_str();
   command
       ->add_option("--stop,-r,--reverse-prompt", flags->settings.stop,
