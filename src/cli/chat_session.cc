@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "cli/command.h"
 #include "engine/chat_prompt.h"
 #include "format/output_file.h"
@@ -183,10 +184,7 @@ Status ChatSession::Save(const std::string& path) const {
 
 Status ChatSession::Load(const std::string& path) {
   LUCID_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    return Err(ErrorCode::kInvalidFile, "{} is not valid JSON", path);
-  }
+  LUCID_ASSIGN_OR_RETURN(const Json json, ParseJson(text, path));
   const bool is_object = json.is_object();
   Result<Conversation> conversation =
       ParseMessages(is_object ? json.value("messages", Json()) : json);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/json.h"
 #include "decode/stop.h"
 
 namespace lucid::cli {
@@ -138,20 +139,20 @@ Status ParseString(const Setting& setting, std::string_view text, std::string& v
     value = text;
     return {};
   }
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_string()) {
+  const Result<Json> json = ParseJson(text, setting.name);
+  if (!json || !json->is_string()) {
     return Err(ErrorCode::kInvalidArgument, "{} begins with a quote but is not a JSON string",
                setting.name);
   }
-  value = json.get<std::string>();
+  value = json->get<std::string>();
   return {};
 }
 
 Status ParseListText(const Setting& setting, std::string_view text,
                      std::vector<std::string>& value) {
   if (text.starts_with('[')) {
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_discarded()) return ParseList(setting, json, value);
+    const Result<Json> json = ParseJson(text, setting.name);
+    if (json) return ParseList(setting, *json, value);
     // Not JSON: a stop text may begin with a bracket.
   }
   std::string element;
@@ -242,10 +243,12 @@ Json SettingsToJson(const ChatSettings& settings) {
   Json json = Json::object();
   for (const Setting& setting : Table(copy)) {
     json[std::string(setting.name)] = std::visit(
-        [](const auto* value) -> Json {
+        [&setting](const auto* value) -> Json {
           using T = std::remove_cvref_t<decltype(*value)>;
           // The shortest text that gives the same float, so that 0.8 is not saved as 0.800000012.
-          if constexpr (std::is_same_v<T, float>) return Json::parse(fmt::format("{}", *value));
+          if constexpr (std::is_same_v<T, float>) {
+            return ParseJson(fmt::format("{}", *value), setting.name).value_or(Json(*value));
+          }
           return Json(*value);
         },
         setting.value);

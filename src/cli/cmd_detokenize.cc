@@ -4,38 +4,37 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/model_flags.h"
-#include "engine/tokenizer_loader.h"
-#include "store/model_store.h"
+#include "cli/tokenizer_flags.h"
 
 namespace lucid::cli {
 namespace {
 
 struct DetokenizeFlags {
   std::string model, ids;
-  bool skip_special = false;
+  bool has_ids = false, skip_special = false;
 };
 
+bool IsBlank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
 Status Run(const DetokenizeFlags& flags) {
-  std::string path = flags.model;
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    LUCID_ASSIGN_OR_RETURN(path, ResolveModel(flags.model));
-  }
-  LUCID_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, LoadTokenizer(path));
+  LUCID_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, LoadNamedTokenizer(flags.model));
   std::string list = flags.ids;
-  if (list.empty()) {
+  if (!flags.has_ids) {
     LUCID_ASSIGN_OR_RETURN(list, ReadTextFile("-"));
+  } else if (IsBlank(list)) {
+    return Err(ErrorCode::kInvalidArgument, "--ids is empty");
   }
   // Both 1,2,3 and [1, 2, 3].
   std::erase_if(list, [](char c) { return c == '[' || c == ']'; });
-  if (list.find_first_not_of(" \t\r\n") == std::string::npos) return {};
+  if (IsBlank(list)) return {};
   LUCID_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, ParseTokenIds(list));
   for (const TokenId id : ids) {
     if (id < 0 || id >= loaded.tokenizer->n_tokens()) {
@@ -54,16 +53,13 @@ Status Run(const DetokenizeFlags& flags) {
 void AddDetokenizeCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("detokenize", "Show the text of token ids");
   auto flags = std::make_shared<DetokenizeFlags>();
-  command
-      ->add_option(
-          "-m,--model", flags->model,
-          "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
-      ->required();
-  command->add_option(
+  AddTokenizerFlag(*command, flags->model);
+  CLI::Option* ids = command->add_option(
       "--ids", flags->ids,
       "token ids separated by commas; without it they are read from standard input");
   command->add_flag("--skip-special", flags->skip_special, "leave out control tokens");
-  command->callback([flags, &context] {
+  command->callback([flags, ids, &context] {
+    flags->has_ids = ids->count() > 0;
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
   });
 }

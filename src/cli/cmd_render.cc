@@ -6,15 +6,14 @@
 // The work is RenderChatPrompt (engine/chat_prompt.h), which `lucid run` uses too.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "cli/command.h"
+#include "cli/tokenizer_flags.h"
 #include "engine/chat_prompt.h"
-#include "engine/tokenizer_loader.h"
-#include "store/model_store.h"
 
 namespace lucid::cli {
 namespace {
@@ -27,22 +26,34 @@ struct RenderFlags {
   bool ids = false, json = false;
 };
 
-Result<LoadedTokenizer> Load(const std::string& model) {
-  std::error_code ignored;
-  if (std::filesystem::exists(model, ignored)) return LoadTokenizer(model);
-  LUCID_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
-  return LoadTokenizer(path);
-}
-
-Result<Json> ParseJson(const std::string& text, const std::string& name) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Err(ErrorCode::kInvalidArgument, "{} is not valid JSON", name);
-  return json;
+std::string NameOf(const std::string& path) {
+  return path == "-" ? "standard input" : path;
 }
 
 Result<Json> ReadJson(const std::string& path) {
   LUCID_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  return ParseJson(text, path);
+  return ParseJson(text, NameOf(path));
+}
+
+Result<Json> ReadArray(const std::string& path) {
+  LUCID_ASSIGN_OR_RETURN(Json json, ReadJson(path));
+  if (!json.is_array()) {
+    return Err(ErrorCode::kInvalidArgument, "{} is not a JSON array", NameOf(path));
+  }
+  return json;
+}
+
+// Adds the members of `kwargs` to the variables; `name` says in errors where they come from.
+Status AddVariables(const Json& kwargs, const std::string& name, Json& variables) {
+  if (!kwargs.is_object()) {
+    return Err(ErrorCode::kInvalidArgument, "{} is not a JSON object", name);
+  }
+  if (kwargs.contains("messages")) {
+    return Err(ErrorCode::kInvalidArgument, "{} cannot set 'messages'; they come from --file",
+               name);
+  }
+  variables.update(kwargs);
+  return {};
 }
 
 // The messages of a file that holds an array of them, or an object of a request: `messages`, and
@@ -51,16 +62,14 @@ Result<Json> ReadConversation(const std::string& path, Json& variables) {
   LUCID_ASSIGN_OR_RETURN(Json conversation, ReadJson(path));
   if (!conversation.is_object()) return conversation;
   if (!conversation.contains("messages")) {
-    return Err(ErrorCode::kInvalidArgument, "{} is an object without 'messages'", path);
+    return Err(ErrorCode::kInvalidArgument, "{} is an object without 'messages'", NameOf(path));
   }
   for (const char* name : {"tools", "documents"}) {
     if (conversation.contains(name)) variables[name] = conversation[name];
   }
   if (conversation.contains("chat_template_kwargs")) {
-    if (!conversation["chat_template_kwargs"].is_object()) {
-      return Err(ErrorCode::kInvalidArgument, "chat_template_kwargs of {} is not an object", path);
-    }
-    variables.update(conversation["chat_template_kwargs"]);
+    LUCID_RETURN_IF_ERROR(AddVariables(conversation["chat_template_kwargs"],
+                                       "chat_template_kwargs of " + NameOf(path), variables));
   }
   return Json(std::move(conversation["messages"]));
 }
@@ -71,19 +80,22 @@ Result<ChatPrompt> Render(const RenderFlags& flags) {
   options.continue_final_message = flags.continue_final;
   LUCID_ASSIGN_OR_RETURN(const Json messages, ReadConversation(flags.messages, options.variables));
   if (!flags.tools.empty()) {
-    LUCID_ASSIGN_OR_RETURN(options.variables["tools"], ReadJson(flags.tools));
+    LUCID_ASSIGN_OR_RETURN(options.variables["tools"], ReadArray(flags.tools));
   }
   if (!flags.documents.empty()) {
-    LUCID_ASSIGN_OR_RETURN(options.variables["documents"], ReadJson(flags.documents));
+    LUCID_ASSIGN_OR_RETURN(options.variables["documents"], ReadArray(flags.documents));
   }
   if (!flags.kwargs.empty()) {
     LUCID_ASSIGN_OR_RETURN(const Json kwargs, ParseJson(flags.kwargs, "--chat-template-kwargs"));
-    if (!kwargs.is_object()) {
-      return Err(ErrorCode::kInvalidArgument, "--chat-template-kwargs is not a JSON object");
-    }
-    options.variables.update(kwargs);
+    LUCID_RETURN_IF_ERROR(AddVariables(kwargs, "--chat-template-kwargs", options.variables));
   }
-  LUCID_ASSIGN_OR_RETURN(LoadedTokenizer loaded, Load(flags.model));
+  for (const char* name : {"tools", "documents"}) {
+    const auto found = options.variables.find(name);
+    if (found != options.variables.end() && !found->is_array() && !found->is_null()) {
+      return Err(ErrorCode::kInvalidArgument, "'{}' is not an array", name);
+    }
+  }
+  LUCID_ASSIGN_OR_RETURN(LoadedTokenizer loaded, LoadNamedTokenizer(flags.model));
   std::string source = loaded.chat_template;
   if (!flags.chat_template.empty()) {
     LUCID_ASSIGN_OR_RETURN(source, ReadTextFile(flags.chat_template));
@@ -112,10 +124,7 @@ void Print(const RenderFlags& flags, const ChatPrompt& prompt) {
 void AddRenderCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("render", "Show the prompt a conversation becomes");
   auto flags = std::make_shared<RenderFlags>();
-  command
-      ->add_option("-m,--model", flags->model,
-                   "model, folder or tokenizer.json, or a name of 'lucid models'")
-      ->required();
+  AddTokenizerFlag(*command, flags->model);
   command
       ->add_option(
           "-f,--file,--messages", flags->messages,

@@ -5,16 +5,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
-#include "engine/tokenizer_loader.h"
-#include "store/model_store.h"
+#include "base/json.h"
+#include "cli/tokenizer_flags.h"
+#include "text/unicode.h"
 
 namespace lucid::cli {
 namespace {
@@ -30,14 +29,6 @@ struct TokenizeFlags {
   bool add_special = true;
   bool ids = false, json = false, table = false, lines = false;
 };
-
-// A path as it is; any other name from the model store.
-Result<LoadedTokenizer> Load(const std::string& model) {
-  std::error_code ignored;
-  if (std::filesystem::exists(model, ignored)) return LoadTokenizer(model);
-  LUCID_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
-  return LoadTokenizer(path);
-}
 
 EncodeOptions Options(const TokenizeFlags& flags) {
   EncodeOptions options;
@@ -78,7 +69,7 @@ std::string Hex(std::string_view bytes, std::string_view between = "") {
 // Characters as a reader counts them: code points, and one for each byte that is none.
 size_t CountCharacters(std::string_view text) {
   size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  for (size_t at = 0; at < text.size(); at += DecodeUtf8(text, at).length) ++n;
   return n;
 }
 
@@ -130,10 +121,10 @@ void PrintTable(const Tokenizer& tokenizer, std::string_view text,
 Status RunLines(const Tokenizer& tokenizer, const EncodeOptions& options) {
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
-    const Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const std::string name = fmt::format("line {} of standard input", number);
+    LUCID_ASSIGN_OR_RETURN(const Json value, ParseJson(line, name));
     if (!value.is_string())
-      return Err(ErrorCode::kInvalidArgument, "line {} of standard input is not a JSON string",
-                 number);
+      return Err(ErrorCode::kInvalidArgument, "{} is not a JSON string", name);
     fmt::print("{}\n",
                DumpJson(Json(tokenizer.Encode(value.get_ref<const std::string&>(), options))));
   }
@@ -141,7 +132,7 @@ Status RunLines(const Tokenizer& tokenizer, const EncodeOptions& options) {
 }
 
 Status Run(const TokenizeFlags& flags) {
-  LUCID_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, Load(flags.model));
+  LUCID_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, LoadNamedTokenizer(flags.model));
   const Tokenizer& tokenizer = *loaded.tokenizer;
   if (flags.lines) return RunLines(tokenizer, Options(flags));
   std::string text = flags.text;
@@ -164,11 +155,7 @@ Status Run(const TokenizeFlags& flags) {
 void AddTokenizeCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("tokenize", "Show the token ids of a text");
   auto flags = std::make_shared<TokenizeFlags>();
-  command
-      ->add_option(
-          "-m,--model", flags->model,
-          "model, folder, tokenizer.json or tokenizer.json.xz, or a name of 'lucid models'")
-      ->required();
+  AddTokenizerFlag(*command, flags->model);
   CLI::Option* text = command->add_option("--text", flags->text,
                                           "the text; without --text and --file: standard input");
   CLI::Option* file =

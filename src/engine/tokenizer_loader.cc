@@ -348,29 +348,29 @@ Result<std::optional<std::string>> ReadBeside(const fs::path& folder, const char
 
 Result<LoadedTokenizer> LoadHf(const fs::path& path) {
   LUCID_ASSIGN_OR_RETURN(const std::string json, ReadText(path.string()));
-  const auto at = [&](const Error& error) {
-    return Err(error.code, "{}: {}", path.string(), error.message);
+  const auto in = [](const fs::path& file, const Error& error) {
+    return Err(error.code, "{}: {}", file.string(), error.message);
   };
   auto spec = ParseHfTokenizer(json);
-  if (!spec) return at(spec.error());
+  if (!spec) return in(path, spec.error());
   LoadedTokenizer loaded;
   const fs::path folder = path.parent_path();
   LUCID_ASSIGN_OR_RETURN(const auto config, ReadBeside(folder, "tokenizer_config.json"));
   if (config) {
     auto chat_template = ApplyHfTokenizerConfig(*config, *spec);
-    if (!chat_template) return at(chat_template.error());
+    if (!chat_template) return in(folder / "tokenizer_config.json", chat_template.error());
     loaded.chat_template = std::move(*chat_template);
   }
   LUCID_ASSIGN_OR_RETURN(const auto generation, ReadBeside(folder, "generation_config.json"));
   if (generation) {
     const Status status = ApplyHfGenerationConfig(*generation, *spec);
-    if (!status) return at(status.error());
+    if (!status) return in(folder / "generation_config.json", status.error());
   }
   LUCID_ASSIGN_OR_RETURN(auto jinja, ReadBeside(folder, "chat_template.jinja"));
   if (jinja) loaded.chat_template = std::move(*jinja);
   AddKnownEogIds(*spec);
   auto tokenizer = Tokenizer::Create(std::move(*spec));
-  if (!tokenizer) return at(tokenizer.error());
+  if (!tokenizer) return in(path, tokenizer.error());
   loaded.tokenizer = std::move(*tokenizer);
   return loaded;
 }

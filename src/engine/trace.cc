@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "plan/print.h"
 
 namespace lucid {
@@ -110,7 +111,7 @@ nlohmann::ordered_json TraceJson(const std::vector<TracedOp>& ops) {
                        {"name", o.name},
                        {"dtype", o.dtype},
                        {"shape_symbolic", o.symbolic},
-                       {"shape", Json::parse(o.concrete)}});
+                       {"shape", ParseJson(o.concrete, "a shape").value_or(Json(o.concrete))}});
     }
     return array;
   };

@@ -74,7 +74,7 @@ TEST(HfConfig, BadFilesAreNamed) {
       {"", "not valid JSON"},
       {"{\"a\": }", "near byte 7"},
       {"[1]", "not a JSON object"},
-      {"{\"a\":" + std::string(1000000, '[') + "}", "nests more than 64"},
+      {"{\"a\":" + std::string(1000000, '[') + "}", "nested deeper than 64"},
       {"{\"a\": \"\xff\"}", "not valid JSON"},
       {"{\"a\": 1e999}", "not valid JSON"},
       {"{\"a\": \"" + std::string(5000000, 'x') + "\"}", "more than"},

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "store/file_util.h"
 
 namespace lucid {
@@ -122,7 +123,9 @@ void SaveNote(const std::string& path, const PartNote& note) {
 std::optional<PartNote> LoadNote(const std::string& path) {
   const auto text = ReadFile(path);
   if (!text) return std::nullopt;
-  const json note = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = ParseSortedJson(*text, path);
+  if (!parsed) return std::nullopt;
+  const json& note = *parsed;
   if (!note.is_object() || !note.contains("url") || !note["url"].is_string() ||
       !note.contains("validator") || !note["validator"].is_string() || !note.contains("total") ||
       !note["total"].is_number_unsigned()) {

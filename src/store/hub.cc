@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "store/file_util.h"
 
 namespace lucid {
@@ -174,7 +175,7 @@ Result<HubName> ParseHubName(std::string_view name) {
 }
 
 Result<std::vector<HubFile>> ParseHubListing(const std::string& body) {
-  const json listing = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  LUCID_ASSIGN_OR_RETURN(const json listing, ParseSortedJson(body, "the hub's answer"));
   if (!listing.is_object() || !listing.contains("siblings") || !listing["siblings"].is_array()) {
     return Err(ErrorCode::kInvalidFile, "the hub's answer has no list of files ('siblings')");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "store/file_util.h"
 
 namespace lucid {
@@ -66,7 +67,9 @@ Result<std::vector<StoredModel>> LoadModelIndex() {
                "the model index {} is damaged ({}); remove it and pull the models again", path,
                what);
   };
-  const json index = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = ParseSortedJson(*text, "it");
+  if (!parsed) return broken(parsed.error().message);
+  const json& index = *parsed;
   if (!index.is_object() || !index.contains("models") || !index["models"].is_array()) {
     return broken("no list of models");
   }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "text/jinja_template.h"
 
 namespace lucid {
@@ -69,7 +70,8 @@ void ProbeToolCalls(const ProbeRender& render, TemplateTraits* traits) {
   const Json tools = ProbeTools();
   for (NoContent content : {NoContent::kNull, NoContent::kEmpty, NoContent::kAbsent}) {
     auto with_text = render(ToolCallProbe(content, kProbeArguments), tools);
-    auto with_object = render(ToolCallProbe(content, Json::parse(kProbeArguments)), tools);
+    auto with_object =
+        render(ToolCallProbe(content, Json::object({{"probe_key", kProbeValue}})), tools);
     bool text = with_text && TextArgumentsWork(*with_text);
     bool object = with_object && ObjectArgumentsWork(*with_object);
     if (!text && !object) continue;
@@ -118,8 +120,9 @@ void PrepareArguments(Json* calls, const TemplateTraits& traits) {
     Json& arguments = function["arguments"];
     if (arguments.is_string() && !traits.takes_argument_text && traits.takes_argument_object) {
       const auto& text = arguments.get_ref<const std::string&>();
-      Json parsed = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
-      if (parsed.is_object()) arguments = std::move(parsed);
+      // What is no object stays text: it is what the model wrote, for the template to show.
+      Result<Json> parsed = text.empty() ? Json::object() : ParseJson(text, "arguments");
+      if (parsed && parsed->is_object()) arguments = *std::move(parsed);
     } else if (arguments.is_object() && !traits.takes_argument_object) {
       Result<std::string> text = jinja::DumpJson(arguments);
       if (text) arguments = *std::move(text);  // too deep to write: the template reports it
@@ -168,8 +171,11 @@ Result<Json> PrepareMessage(const Json& original, size_t index, const TemplateTr
     if (!value.is_null() || key == "content") message[key] = value;
   }
   auto role = message.find("role");
-  if (role == message.end() || !role->is_string()) {
+  if (role == message.end()) {
     return Err(ErrorCode::kInvalidArgument, "messages[{}] has no role", index);
+  }
+  if (!role->is_string()) {
+    return Err(ErrorCode::kInvalidArgument, "messages[{}].role is not a string", index);
   }
   auto calls = message.find("tool_calls");
   bool has_calls = calls != message.end() && calls->is_array() && !calls->empty();

@@ -32,7 +32,7 @@ class ChatTemplate {
 
   // `messages`: an array of OpenAI-style messages, shaped for the template by PrepareMessages
   // (chat_messages.h). continue_final_message implies no generation prompt. kInvalidArgument
-  // carries the template's own message for raise_exception, otherwise line and cause.
+  // carries line and cause, which for raise_exception is the template's own message.
   Result<std::string> Render(const nlohmann::ordered_json& messages,
                              const ChatTemplateOptions& options) const;
 

@@ -74,7 +74,7 @@ TEST(ChatTemplateCases, RenderAsTransformers) {
       ASSERT_FALSE(text) << *text;
       bool raised = row["error_class"] == "TemplateError";
       if (raised) {
-        EXPECT_EQ(text.error().message, row["reference_message"].get<std::string>());
+        EXPECT_THAT(text.error().message, HasSubstr(row["reference_message"].get<std::string>()));
       } else {
         EXPECT_THAT(text.error().message, ::testing::StartsWith("chat template, line "));
       }
@@ -155,7 +155,8 @@ TEST(ChatTemplateGolden, RenderAsJinja2) {
     if (row.contains("ok")) {
       EXPECT_EQ(text ? *text : text.error().message, row["ok"].get<std::string>());
     } else if (row["error"] == "TemplateError") {
-      EXPECT_EQ(text ? *text : text.error().message, row["message"].get<std::string>());
+      ASSERT_FALSE(text) << *text;
+      EXPECT_THAT(text.error().message, HasSubstr(row["message"].get<std::string>()));
     } else {
       EXPECT_FALSE(text) << *text;
     }
@@ -247,6 +248,8 @@ TEST(ChatMessages, BadShapesNameTheMessage) {
       HasSubstr("messages[0].content[0] has the type 'image_url'"));
   EXPECT_THAT(MustRender(plain, R"({"role":"user"})"), HasSubstr("messages is not an array"));
   EXPECT_THAT(MustRender(plain, R"([{"content":"a"}])"), HasSubstr("messages[0] has no role"));
+  EXPECT_THAT(MustRender(plain, R"([{"role":7,"content":"a"}])"),
+              HasSubstr("messages[0].role is not a string"));
 }
 
 TEST(ChatMessages, ReasoningNamesAreOneThing) {
@@ -272,13 +275,14 @@ TEST(ChatTemplate, PrefillRefusesWhatItCannotContinue) {
               HasSubstr("leaves out part of the final message"));
 }
 
-TEST(ChatTemplate, RaiseExceptionComesBackAsItIs) {
-  auto chat = ChatTemplate::Parse("{{ raise_exception('Only user turns!') }}");
+TEST(ChatTemplate, RaiseExceptionComesBackWithItsLine) {
+  auto chat = ChatTemplate::Parse("a\n\n{{ raise_exception('Only user turns!') }}");
   ASSERT_TRUE(chat);
   auto text = chat->Render(Json::array(), {});
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(text.error().message, "Only user turns!");
+  EXPECT_EQ(text.error().message,
+            "the chat template refused the messages at line 3: Only user turns!");
 }
 
 }  // namespace

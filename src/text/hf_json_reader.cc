@@ -1,11 +1,11 @@
 #include "text/hf_json_reader.h"
 
+#include "base/json.h"
+
 namespace lucid {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr size_t kMaxDepth = 64;
 
 class Reader final : public nlohmann::json_sax<Json> {
  public:
@@ -145,8 +145,8 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
   bool Open(Json container) {
-    if (stack_.size() >= kMaxDepth)
-      return Fail(fmt::format("it is nested more than {} levels deep", kMaxDepth));
+    if (stack_.size() >= kMaxJsonDepth)
+      return Fail(fmt::format("it is nested deeper than {} levels", kMaxJsonDepth));
     if (stack_.size() == 1) in_model_ = key_ == "model";
     stack_.push_back(Put(std::move(container)));
     return true;

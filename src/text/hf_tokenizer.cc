@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "text/hf_json_reader.h"
 #include "text/hf_steps.h"
 #include "text/piece_table.h"
@@ -275,10 +276,9 @@ class Parser {
   VocabSpec spec_;
 };
 
-// A JSON object from text that is not large; `what` names the file in messages.
+// A JSON object from text that is not large.
 Result<Json> ParseObject(std::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Err(ErrorCode::kInvalidFile, "it is not valid JSON");
+  LUCID_ASSIGN_OR_RETURN(Json json, ParseSortedJson(text, "it"));
   if (!json.is_object()) return Err(ErrorCode::kInvalidFile, "it is not a JSON object");
   return json;
 }
@@ -311,11 +311,8 @@ Result<std::string> ChatTemplateText(const Json& config) {
 }  // namespace
 
 Result<VocabSpec> ParseHfTokenizer(std::string_view json) {
-  auto read = ReadHfTokenizerJson(json);
-  if (!read) return Err(read.error().code, "tokenizer.json: {}", read.error().message);
-  auto spec = Parser(std::move(*read)).Run();
-  if (!spec) return Err(spec.error().code, "tokenizer.json: {}", spec.error().message);
-  return spec;
+  LUCID_ASSIGN_OR_RETURN(HfTokenizerJson read, ReadHfTokenizerJson(json));
+  return Parser(std::move(read)).Run();
 }
 
 void SetAddBos(VocabSpec& spec, bool add) {
@@ -341,11 +338,7 @@ void SetAddEos(VocabSpec& spec, bool add) {
 }
 
 Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spec) {
-  const auto fail = [](const Error& error) {
-    return Err(error.code, "tokenizer_config.json: {}", error.message);
-  };
-  auto config = ParseObject(json);
-  if (!config) return fail(config.error());
+  LUCID_ASSIGN_OR_RETURN(const Json config, ParseObject(json));
   const PieceTable table(spec.tokens);
   const std::array<std::pair<const char*, TokenId*>, 6> names = {{{"bos_token", &spec.bos_id},
                                                                   {"eos_token", &spec.eos_id},
@@ -354,35 +347,28 @@ Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spe
                                                                   {"sep_token", &spec.sep_id},
                                                                   {"cls_token", &spec.cls_id}}};
   for (const auto& [key, id] : names) {
-    auto text = TokenText(*config, key);
-    if (!text) return fail(text.error());
+    LUCID_ASSIGN_OR_RETURN(const std::string text, TokenText(config, key));
     // The model's own unknown token stays: only it is what encoding writes.
-    if (!text->empty() && *id < 0 && id != &spec.unk_id) *id = table.Find(*text);
+    if (!text.empty() && *id < 0 && id != &spec.unk_id) *id = table.Find(text);
   }
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
-    const Json& value = Member(*config, key);
+    const Json& value = Member(config, key);
     if (value.is_null()) continue;
-    if (!value.is_boolean())
-      return Err(ErrorCode::kInvalidFile, "tokenizer_config.json: {} is not true or false", key);
+    if (!value.is_boolean()) return Err(ErrorCode::kInvalidFile, "{} is not true or false", key);
     (std::string_view(key) == "add_bos_token" ? SetAddBos : SetAddEos)(spec, value.get<bool>());
   }
-  auto chat_template = ChatTemplateText(*config);
-  if (!chat_template) return fail(chat_template.error());
-  return chat_template;
+  return ChatTemplateText(config);
 }
 
 Status ApplyHfGenerationConfig(std::string_view json, VocabSpec& spec) {
-  auto config = ParseObject(json);
-  if (!config)
-    return Err(config.error().code, "generation_config.json: {}", config.error().message);
-  const Json& value = Member(*config, "eos_token_id");
+  LUCID_ASSIGN_OR_RETURN(const Json config, ParseObject(json));
+  const Json& value = Member(config, "eos_token_id");
   const Json list = value.is_array()  ? value
                     : value.is_null() ? Json::array()
                                       : Json::array({value});
   for (const Json& id : list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= spec.tokens.size()) {
-      return Err(ErrorCode::kInvalidFile,
-                 "generation_config.json: eos_token_id is not an id of the {} tokens",
+      return Err(ErrorCode::kInvalidFile, "eos_token_id is not an id of the {} tokens",
                  spec.tokens.size());
     }
     spec.eog_ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));

@@ -1,6 +1,7 @@
 // tokenizer.json and tokenizer_config.json of Hugging Face, to a VocabSpec.
 //
-// The files are untrusted; an error is one sentence that names the key. Neighbours:
+// The files are untrusted; an error is one sentence that names the key, and whoever opened the file
+// adds its name. Neighbours:
 // hf_json_reader.h streams the big lists, hf_steps.h reads the small objects,
 // engine/tokenizer_loader.h opens the files.
 #pragma once

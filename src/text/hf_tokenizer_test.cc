@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
     Malformed, HfTokenizerRejects,
     testing::Values(
         BadCase{"", "not valid JSON"}, BadCase{"[]", "not a JSON object"},
-        BadCase{"{\"model\"", "not valid JSON"}, BadCase{kDeep, "levels deep"},
+        BadCase{"{\"model\"", "not valid JSON"}, BadCase{kDeep, "deeper than 64 levels"},
         BadCase{R"({"model":3})", "model is not an object"},
         BadCase{R"({"model":{"type":"Nope","vocab":{"a":0}}})", "model.type \"Nope\""},
         BadCase{R"({"model":{"type":"BPE","merges":[]}})", "model.vocab"},

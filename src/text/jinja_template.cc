@@ -10,7 +10,10 @@ namespace lucid::jinja {
 namespace {
 
 std::string Describe(const TemplateError& error) {
-  if (error.kind == ErrorKind::kRaised) return error.message;
+  if (error.kind == ErrorKind::kRaised) {
+    return fmt::format("the chat template refused the messages at line {}: {}", error.line,
+                       error.message);
+  }
   return fmt::format("chat template, line {}: {}", error.line, error.message);
 }
 

@@ -19,8 +19,8 @@ class Template {
   // kInvalidFile with line and cause if `source` is not a template.
   static Result<Template> Parse(std::string_view source);
 
-  // Renders with the members of `context` (an object) as variables. kInvalidArgument: the message
-  // of raise_exception as it is, otherwise line and cause. `now` is the time strftime_now sees; the
+  // Renders with the members of `context` (an object) as variables. kInvalidArgument with line
+  // and cause, which for raise_exception is its message. `now` is the time strftime_now sees; the
   // clock's if it is not given. Threads may render one Template at the same time.
   Result<std::string> Render(const nlohmann::ordered_json& context, const Limits& limits = {},
                              std::optional<std::time_t> now = std::nullopt) const;
