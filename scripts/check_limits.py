@@ -17,18 +17,21 @@ FUNCTION = re.compile(r"^[A-Za-z_][\w:<>,&*\s\[\]]*?([A-Za-z_~][\w:~]*)\(")
 
 def long_functions(lines):
     """Yields (line, name, length) of C++ functions whose body closes with a brace at column 0."""
-    start = None
+    start = None  # the line and name of a function that has begun
+    has_body = False
     for number, line in enumerate(lines, 1):
         match = FUNCTION.match(line)
         if match and not line.startswith(("namespace", "struct", "class", "enum", "union")):
-            start = (number, match[1])
-        if line.startswith(("}", "};")) and start:
+            start, has_body = (number, match[1]), False
+        if line.startswith("}") and start:
             length = number - start[0] + 1
             if length > MAX_FUNCTION_LINES:
                 yield start[0], start[1], length
             start = None
-        if line.rstrip().endswith(";") and not line.startswith((" ", "\t")):
-            start = None  # a declaration
+        end = line.rstrip()[-1:]
+        has_body = has_body or end == "{"
+        if end in (";", "}") and not has_body:
+            start = None  # a declaration, which may go over several lines, or a body on one line
 
 
 def main():
