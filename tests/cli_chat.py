@@ -116,6 +116,13 @@ class Scripted(ChatCase):
         self.assertEqual(lines[1], wanted)
         self.assertEqual(lines[-1], self.continuation(PROMPT))
 
+    def test_a_deeply_nested_file_is_no_crash(self):
+        deep = self.path / "deep.json"
+        deep.write_text("[" * 200_000 + "]" * 200_000)
+        out, err = self.say(f"/load {deep}", PROMPT)
+        self.assertIn("deep.json is nested deeper than 64 levels", err)
+        self.assertEqual(out, self.continuation(PROMPT) + "\n")
+
     def test_invalid_utf8_is_no_crash(self):
         path = self.path / "bytes.json"
         ran = self.ok(*self.args, stdin=b"a\xff\xc3(\n/save " + str(path).encode() + b"\n\x00\n/\xff\n/set stop \xff\n/set\n")

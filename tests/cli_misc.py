@@ -51,6 +51,7 @@ class Commands(Case):
                 self.assertGreater(shown["bits_per_weight"], 1)
                 self.assertIn("tensors (47", self.ok("show", path).out)
         self.assertIn("no-such-model", self.fails(1, "show", "no-such-model"))
+        self.assertIn("lucid show MODEL", self.fails(2, "show"))
 
     def test_tokenize_and_detokenize(self):
         prompt = e2e.reference()["prompts"][0]
@@ -65,6 +66,19 @@ class Commands(Case):
                 self.assertEqual(back.rstrip("\n"), prompt["text"])
         self.assertIn("16 tokens, 50 characters, 50 bytes", self.ok("tokenize", "-m", STORIES, "--text", prompt["text"]).out)
         self.assertIn("'x'", self.fails(1, "detokenize", "-m", STORIES, "--ids", "1,x"))
+        self.assertIn("--ids is empty", self.fails(1, "detokenize", "-m", STORIES, "--ids", "", stdin="1"))
+        bytes_only = self.ok("tokenize", "-m", STORIES, "--json", stdin=b"\x80\x81a\xc3\xa9").json()
+        self.assertEqual((bytes_only["n_chars"], bytes_only["n_bytes"]), (4, 5))
+
+    def test_tokenize_says_which_bytes_it_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tokenizer.json"
+            path.write_text(json.dumps({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+                                        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}))
+            ran = self.ok("tokenize", "-m", path, "--ids", stdin=b"a\xff\xfeb")
+            self.assertEqual(ran.out, "0,1\n")
+            self.assertIn("2 bytes of the text have no token in this vocabulary and were left out", ran.err)
+            self.assertEqual(self.ok("tokenize", "-m", path, "--ids", stdin=b"ab").err, "")
 
     def test_render(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +91,45 @@ class Commands(Case):
             self.assertEqual(got["ids"], e2e.reference()["prompts"][0]["ids"])
             self.assertIn("--chat-template", self.fails(1, *args))
             messages.write_text("[")
-            self.fails(1, *args, "--chat-template", template)
+            self.assertIn("m.json is not valid JSON: unexpected end of input",
+                          self.fails(1, *args, "--chat-template", template))
+
+    def test_render_refuses_what_it_cannot_use(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            template, messages, other = folder / "t.jinja", folder / "m.json", folder / "o.json"
+            template.write_text("{{ messages[0].content }}")
+            messages.write_text(json.dumps([{"role": "user", "content": PROMPT}]))
+            args = ["render", "-m", STORIES, "-f", messages, "--chat-template", template]
+            other.write_text('{"a": 1}')
+            for flag in ("--tools", "--documents"):
+                self.assertIn("o.json is not a JSON array", self.fails(1, *args, flag, other))
+            self.assertIn("'tools' is not an array", self.fails(1, *args, "--chat-template-kwargs", '{"tools": 3}'))
+            self.assertIn("'messages'", self.fails(1, *args, "--chat-template-kwargs", '{"messages": []}'))
+            template.write_text("a\n\n{{ raise_exception('no') }}")
+            self.assertIn("refused the messages at line 3: no", self.fails(1, *args))
+
+    def test_deeply_nested_json_is_an_error(self):
+        deep = "[" * 200_000 + "]" * 200_000
+        said = "is nested deeper than 64 levels"
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            template, messages, bad = folder / "t.jinja", folder / "m.json", folder / "deep.json"
+            template.write_text("{{ messages[0].content }}")
+            messages.write_text(json.dumps([{"role": "user", "content": PROMPT}]))
+            bad.write_text(deep)
+            args = ["render", "-m", STORIES, "--chat-template", template]
+            self.assertIn("deep.json " + said, self.fails(1, *args, "-f", bad))
+            self.assertIn("standard input " + said, self.fails(1, *args, "-f", "-", stdin=deep))
+            for flag in ("--tools", "--documents"):
+                self.assertIn("deep.json " + said, self.fails(1, *args, "-f", messages, flag, bad))
+            self.assertIn(said, self.fails(1, *args, "-f", messages, "--chat-template-kwargs", deep[:100_000]))
+            self.assertIn(said, self.fails(1, "tokenize", "-m", STORIES, "--jsonl", stdin=deep))
+            (folder / "tokenizer.json").write_bytes((STORIES / "tokenizer.json").read_bytes())
+            for file, key in (("generation_config.json", "eos_token_id"), ("tokenizer_config.json", "chat_template")):
+                (folder / file).write_text(f'{{"{key}": {deep}}}')
+                self.assertIn(f"{file}: it {said}", self.fails(1, "tokenize", "-m", folder, "--text", "a"))
+                (folder / file).unlink()
 
     def test_logits(self):
         ids = e2e.reference()["prompts"][1]["ids"]

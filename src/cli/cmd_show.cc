@@ -215,13 +215,15 @@ void AddShowCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command =
       root.add_subcommand("show", "Print what is in a model file: metadata, sizes, tensors, types");
   auto flags = std::make_shared<Flags>();
-  command
-      ->add_option("model,-m,--model", flags->model,
-                   "model: a file, a folder or a name of 'lucid models'")
-      ->required();
+  CLI::Option* model = command->add_option("model,-m,--model", flags->model,
+                                           "model: a file, a folder or a name of 'lucid models'");
   command->add_flag("--json", flags->json, "print everything as JSON, arrays whole");
   command->add_flag("--full", flags->full, "do not shorten long arrays and texts");
-  command->callback([flags, &context] { Show(*flags, context); });
+  command->callback([flags, model, &context] {
+    // Not required(): its message would name the flag alone.
+    if (model->count() == 0) throw CLI::RequiredError("a model, as in 'lucid show MODEL',");
+    Show(*flags, context);
+  });
 }
 
 }  // namespace lucid::cli

@@ -4,6 +4,7 @@
 //   lucid tokenize -m tokenizer.json.xz --ids < file.txt
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -73,6 +74,40 @@ size_t CountCharacters(std::string_view text) {
   return n;
 }
 
+// Bytes of the text that have no token in the vocabulary; `ids` without what add_special adds. 0
+// where that cannot be seen from the pieces: unknown tokens stand for what is missing, and
+// normalizers and some pre-tokenizers change the text on purpose.
+size_t CountMissingBytes(const Tokenizer& tokenizer, std::string_view text,
+                         const std::vector<TokenId>& ids) {
+  const VocabSpec& spec = tokenizer.spec();
+  const bool keeps_text =
+      spec.byte_level && spec.unk_id < 0 && spec.normalizer.empty() &&
+      spec.continuing_subword_prefix.empty() && spec.end_of_word_suffix.empty() &&
+      std::all_of(
+          spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(),
+          [](const PreTokenizerStep& step) {
+            using Kind = PreTokenizerStep::Kind;
+            return (step.kind == Kind::kSplit && step.behavior != SplitBehavior::kRemoved) ||
+                   (step.kind == Kind::kByteLevel && !step.add_prefix_space) ||
+                   step.kind == Kind::kDigits || step.kind == Kind::kPunctuation;
+          }) &&
+      std::none_of(spec.added.begin(), spec.added.end(),
+                   [](const AddedToken& token) { return token.lstrip || token.rstrip; });
+  if (!keeps_text) return 0;
+  size_t n = 0;
+  for (const TokenId id : ids) n += tokenizer.PieceBytes(id).size();
+  return n < text.size() ? text.size() - n : 0;
+}
+
+void NoteMissingBytes(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
+  options.add_special = false;
+  const size_t n = CountMissingBytes(tokenizer, text, tokenizer.Encode(text, options));
+  if (n == 0) return;
+  fmt::print(stderr, "lucid: {} of the text {} no token in this vocabulary and {} left out\n",
+             n == 1 ? "1 byte" : fmt::format("{} bytes", n), n == 1 ? "has" : "have",
+             n == 1 ? "was" : "were");
+}
+
 std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -125,8 +160,8 @@ Status RunLines(const Tokenizer& tokenizer, const EncodeOptions& options) {
     LUCID_ASSIGN_OR_RETURN(const Json value, ParseJson(line, name));
     if (!value.is_string())
       return Err(ErrorCode::kInvalidArgument, "{} is not a JSON string", name);
-    fmt::print("{}\n",
-               DumpJson(Json(tokenizer.Encode(value.get_ref<const std::string&>(), options))));
+    const auto& text = value.get_ref<const std::string&>();
+    fmt::print("{}\n", DumpJson(Json(tokenizer.Encode(text, options))));
   }
   return {};
 }
@@ -147,6 +182,7 @@ Status Run(const TokenizeFlags& flags) {
   } else {
     PrintTable(tokenizer, text, ids);
   }
+  NoteMissingBytes(tokenizer, text, Options(flags));
   return {};
 }
 

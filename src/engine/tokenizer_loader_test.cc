@@ -291,6 +291,14 @@ TEST(TokenizerLoader, FolderFilesAreReadTogether) {
   }
   out.Put("tokenizer_config.json", R"({"bos_token":5})");
   EXPECT_THAT(LoadTokenizer(out.At("")).error().message, HasSubstr("bos_token"));
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  out.Put("tokenizer_config.json", R"({"chat_template":)" + deep + "}");
+  EXPECT_THAT(LoadTokenizer(out.At("")).error().message,
+              HasSubstr("tokenizer_config.json: it is nested deeper than 64 levels"));
+  out.Put("tokenizer_config.json", "{}");
+  out.Put("generation_config.json", R"({"eos_token_id":)" + deep + "}");
+  EXPECT_THAT(LoadTokenizer(out.At("")).error().message,
+              HasSubstr("generation_config.json: it is nested deeper than 64 levels"));
   out.Put("tokenizer.json", "{");
   EXPECT_THAT(LoadTokenizer(out.At("")).error().message, HasSubstr("not valid JSON"));
   EXPECT_EQ(LoadTokenizer(out.At("absent.json")).error().code, ErrorCode::kNotFound);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "format/quote.h"
 
 namespace lucid {
@@ -197,10 +198,9 @@ class IndexEvents final : public JsonEvents {
   }
 
  private:
-  static constexpr int kMaxDepth = 64;
   bool Enter() {
-    if (++depth_ > kMaxDepth)
-      return Fail(fmt::format("the index nests more than {} deep", kMaxDepth));
+    if (++depth_ > kMaxJsonDepth)
+      return Fail(fmt::format("the index is nested deeper than {} levels", kMaxJsonDepth));
     return true;
   }
   bool Leave() {

@@ -59,6 +59,13 @@ TEST(HubListingTest, RejectsPathsThatLeaveTheFolder) {
   }
 }
 
+TEST(HubListingTest, RejectsDeepNesting) {
+  const auto files = ParseHubListing(R"({"siblings":)" + std::string(200'000, '[') +
+                                     std::string(200'000, ']') + "}");
+  ASSERT_FALSE(files);
+  EXPECT_THAT(files.error().message, HasSubstr("the hub's answer is nested deeper"));
+}
+
 TEST(HubListingTest, RejectsWhatIsNoListing) {
   for (const char* body : {"", "[]", "{", "{\"siblings\":3}", "{\"siblings\":[3]}", "<html>",
                            "{\"siblings\":[{\"rfilename\":3}]}"}) {

@@ -93,9 +93,10 @@ TEST_F(ModelStoreTest, NoNameLeadsOutOfTheStore) {
 
 TEST_F(ModelStoreTest, ADamagedIndexIsNamed) {
   fs::create_directories(ModelStoreFolder());
-  for (const char* text :
-       {"", "{", "[]", "{\"version\":9,\"models\":[]}", "{\"version\":1,\"models\":[{\"name\":1}]}",
-        "{\"version\":1,\"models\":[{\"name\":\"x\"}]}"}) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const char* text : {deep.c_str(), "", "{", "[]", "{\"version\":9,\"models\":[]}",
+                           "{\"version\":1,\"models\":[{\"name\":1}]}",
+                           "{\"version\":1,\"models\":[{\"name\":\"x\"}]}"}) {
     std::ofstream(ModelStoreFolder() + "/index.json") << text;
     const auto models = ListModels();
     ASSERT_FALSE(models) << text;

@@ -223,6 +223,19 @@ TEST(ChatMessages, ObjectArgumentsBecomeTextForTemplatesThatConcatenate) {
             "qf{\"a\": \"é\"}");
 }
 
+TEST(ChatMessages, DeepArgumentsStayText) {
+  const std::string deep = R"({"a":)" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  Json messages = Json::parse(R"([{"role":"user","content":"q"},{"role":"assistant","content":"x",
+    "tool_calls":[{"function":{"name":"f"}}]}])");
+  messages[1]["tool_calls"][0]["function"]["arguments"] = deep;
+  auto chat = ChatTemplate::Parse(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+      "{% for k, v in c.function.arguments|items %} {{ k }}={{ v }}{% endfor %}{% endfor %}"
+      "{% endfor %}");
+  ASSERT_TRUE(chat) << chat.error().message;
+  EXPECT_FALSE(chat->Render(messages, {}));  // items needs an object
+}
+
 TEST(ChatMessages, PartsGoToTemplatesThatTakeThem) {
   const std::string messages =
       R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])";

@@ -37,7 +37,8 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> Create(VocabSpec spec);
   virtual ~Tokenizer() = default;
 
-  // Invalid UTF-8 is encoded too (as bytes where the vocabulary can, as U+FFFD where it cannot).
+  // Invalid UTF-8 is encoded too (as bytes where the vocabulary can, as U+FFFD where it cannot). A
+  // byte-level vocabulary that lacks a byte and has no unknown token leaves the byte out.
   virtual std::vector<TokenId> Encode(std::string_view text,
                                       const EncodeOptions& options = {}) const = 0;
 
