@@ -72,7 +72,7 @@ TEST(HfConfig, BadFilesAreNamed) {
   };
   const Bad kBad[] = {
       {"", "not valid JSON"},
-      {"{\"a\": }", "near byte 7"},
+      {"{\"a\": }", "at byte 7"},
       {"[1]", "not a JSON object"},
       {"{\"a\":" + std::string(1000000, '[') + "}", "nested deeper than 64"},
       {"{\"a\": \"\xff\"}", "not valid JSON"},
