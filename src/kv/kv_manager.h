@@ -1,5 +1,5 @@
-// KvManager: which blocks of the cache each sequence owns. The engine picks an implementation at load
-// and works through this interface.
+// KvManager: which blocks of the cache each sequence owns. The engine picks an implementation at
+// load and works through this interface.
 //
 // ContiguousKv is the simple implementation: a fixed number of sequences, each with one run of
 // blocks for a whole context.
