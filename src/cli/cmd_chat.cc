@@ -28,24 +28,6 @@ struct ChatFlags {
   std::string chat_template_file;
 };
 
-// The template of --chat-template, kept in `own`, else the model's.
-Result<const ChatTemplate*> FindTemplate(const std::string& file, const Engine& engine,
-                                         std::optional<ChatTemplate>& own) {
-  if (file.empty()) {
-    Result<const ChatTemplate*> found = engine.chat_template();
-    if (found || found.error().code != ErrorCode::kNotFound) return found;
-    return Err(ErrorCode::kNotFound,
-               "{} has no chat template; give one with --chat-template FILE, or continue a text "
-               "with 'lucid run --raw'",
-               engine.config().model);
-  }
-  LUCID_ASSIGN_OR_RETURN(std::string source, ReadTextFile(file));
-  Result<ChatTemplate> parsed = ChatTemplate::Parse(std::move(source));
-  if (!parsed) return Err(parsed.error().code, "{}: {}", file, parsed.error().message);
-  own = *std::move(parsed);
-  return &*own;
-}
-
 // Reads, obeys and answers until the input ends.
 class ChatLoop {
  public:
@@ -131,7 +113,7 @@ Status Chat(const ChatFlags& flags) {
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   std::optional<ChatTemplate> own;
   LUCID_ASSIGN_OR_RETURN(const ChatTemplate* chat_template,
-                         FindTemplate(flags.chat_template_file, *engine, own));
+                         FindChatTemplate(flags.chat_template_file, *engine, own));
   ChatSession session(*engine, *tokenizer, *chat_template, flags.settings);
   ChatLoop(session).Run();
   if (std::fflush(stdout) != 0) return Err(ErrorCode::kIo, "cannot write to standard output");

@@ -56,14 +56,10 @@ Result<std::string> ReadPrompt(const RunFlags& flags) {
 Result<const ChatTemplate*> FindTemplate(const RunFlags& flags, const Engine& engine,
                                          std::optional<ChatTemplate>& own) {
   if (flags.raw) return nullptr;
-  if (!flags.chat_template_file.empty()) {
-    LUCID_ASSIGN_OR_RETURN(std::string source, ReadTextFile(flags.chat_template_file));
-    LUCID_ASSIGN_OR_RETURN(own, ChatTemplate::Parse(std::move(source)));
-    return &*own;
-  }
-  Result<const ChatTemplate*> found = engine.chat_template();
-  if (found || found.error().code != ErrorCode::kNotFound) return found;
-  if (!flags.system.empty()) return found;  // a system message needs a template
+  Result<const ChatTemplate*> found = FindChatTemplate(flags.chat_template_file, engine, own);
+  const bool has_none =
+      !found && found.error().code == ErrorCode::kNotFound && flags.chat_template_file.empty();
+  if (!has_none || !flags.system.empty()) return found;  // a system message needs a template
   fmt::print(
       stderr,
       "lucid: the model has no chat template; continuing the prompt as it is (like --raw)\n");

@@ -56,6 +56,16 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags) {
   return Engine::Load(config);
 }
 
+Result<const ChatTemplate*> FindChatTemplate(const std::string& file, const Engine& engine,
+                                             std::optional<ChatTemplate>& own) {
+  if (file.empty()) return engine.chat_template();
+  LUCID_ASSIGN_OR_RETURN(std::string source, ReadTextFile(file));
+  Result<ChatTemplate> parsed = ChatTemplate::Parse(std::move(source));
+  if (!parsed) return Err(parsed.error().code, "{}: {}", file, parsed.error().message);
+  own = *std::move(parsed);
+  return &*own;
+}
+
 Result<std::vector<TokenId>> ParseTokenIds(const std::string& list) {
   std::vector<TokenId> ids;
   size_t at = 0;

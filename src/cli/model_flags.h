@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
@@ -26,6 +27,11 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags);
 
 // Resolves the model's name and loads it.
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags);
+
+// The template of `file` (kept in `own`), or the model's own where `file` is empty. Errors name the
+// file, or say that the model has none and what to do.
+Result<const ChatTemplate*> FindChatTemplate(const std::string& file, const Engine& engine,
+                                             std::optional<ChatTemplate>& own);
 
 // "1,2,3" (spaces allowed) as token ids. kInvalidArgument names the piece that is no number.
 Result<std::vector<TokenId>> ParseTokenIds(const std::string& list);

@@ -348,7 +348,8 @@ Result<const Tokenizer*> Engine::tokenizer() const {
 Result<const ChatTemplate*> Engine::chat_template() const {
   if (impl_->text.chat_template.empty()) {
     return Err(ErrorCode::kNotFound,
-               "{} has no chat template; give one with --chat-template, or use --raw",
+               "{} has no chat template; give one with --chat-template FILE, or continue a text "
+               "with 'lucid run --raw'",
                impl_->config.model);
   }
   if (!impl_->chat_template) {

@@ -26,6 +26,15 @@ TEST(KvStorageTest, EachLayerHasItsOwnMemoryOfItsOwnShape) {
   EXPECT_NE(storage->Layer(0).k, storage->Layer(0).v);
 }
 
+// Qwen2.5-7B at 2048 tokens: 28 layers x (keys and values) x 4 heads x 2048 tokens x 128 x 2 bytes.
+TEST(KvStorageTest, BytesOfQwen25) {
+  const std::vector<KvSpec> layers(28, KvSpec{.heads = 4, .k_dim = 128, .v_dim = 128, .window = 0});
+  const auto storage = KvStorage::Create(
+      layers, {.n_blocks = 64, .block_size = 32, .k_dtype = DType::kF16, .v_dtype = DType::kF16});
+  ASSERT_TRUE(storage.has_value());
+  EXPECT_EQ(64 * storage->bytes_per_block(), 117440512);
+}
+
 TEST(KvStorageTest, RefusesTypesThatKernelsCannotStore) {
   const std::vector<KvSpec> layers = {{.heads = 1, .k_dim = 32, .v_dim = 32, .window = 0}};
   const auto storage = KvStorage::Create(

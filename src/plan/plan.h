@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "plan/op.h"
@@ -27,12 +26,6 @@ struct Plan {
 
   // Every weight the plan reads, in order of first use.
   std::vector<Value> Weights() const;
-  // The activation of that name, or an absent value.
-  Value FindActivation(std::string_view name) const;
 };
-
-// Bytes that one token adds to the cache, over all layers, for these element sizes (block quantised
-// caches later).
-int64_t KvBytesPerToken(const Plan& plan, int64_t k_bytes, int64_t v_bytes);
 
 }  // namespace lucid

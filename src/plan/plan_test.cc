@@ -124,7 +124,10 @@ TEST(FuseTest, ReplacesNeighboursAndKeepsNames) {
   EXPECT_EQ(Count(fused, OpKind::kNormRope), 1);
   EXPECT_EQ(Count(fused, OpKind::kGlu), 0);
   EXPECT_EQ(FindOp(fused, OpKind::kLinearGroup).name, "blk.0.attn_q+attn_k+attn_v");
-  EXPECT_TRUE(fused.FindActivation("blk.0.out").present());
+  const bool has_name =
+      std::any_of(fused.values.begin(), fused.values.end(),
+                  [](const ValueInfo& v) { return v.producer >= 0 && v.name == "blk.0.out"; });
+  EXPECT_TRUE(has_name);
   EXPECT_EQ(fused.logits, plan.logits);
 }
 
@@ -214,13 +217,6 @@ TEST(CostTest, FusingKeepsFlopsAndWeightBytes) {
   EXPECT_EQ(before.weight_bytes, after.weight_bytes);
   EXPECT_EQ(before.kv_read_bytes, after.kv_read_bytes);
   EXPECT_GT(before.activation_bytes, after.activation_bytes);
-}
-
-// The article this product grew from: 28 layers x 2 x 4 heads x 2048 tokens x 128 x 2 bytes.
-TEST(CostTest, KvBytesOfQwen25) {
-  Plan plan;
-  plan.kv_layers.assign(28, KvSpec{.heads = 4, .k_dim = 128, .v_dim = 128, .window = 0});
-  EXPECT_EQ(2048 * KvBytesPerToken(plan, 2, 2), 117440512);
 }
 
 }  // namespace
