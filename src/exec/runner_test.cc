@@ -128,11 +128,12 @@ class Fixture : public testing::TestWithParam<Case> {
     blocks_ = {7, 3, 11, 0, 15, 2, 9, 1, 4, 14, 5, 6, 8, 10, 12, 13};
   }
 
-  void StartRunner(int n_threads) {
+  void StartRunner(int n_threads, bool fuse = true) {
     RunnerOptions options;
     options.backend = GetParam().isa == "reference" ? BackendKind::kReference : BackendKind::kCpu;
     options.isa = GetParam().isa == "reference" ? "" : GetParam().isa;
     options.n_threads = n_threads;
+    options.fuse = fuse;
     options.max_tokens = 128;
     options.max_outputs = 128;
     options.kv = {.n_blocks = 16, .block_size = 16, .k_dtype = DType::kF32, .v_dtype = DType::kF32};
@@ -187,6 +188,19 @@ TEST_P(Fixture, LogitsOfEveryPositionMatch) {
       ExpectClose(runner_->Logits(static_cast<int64_t>(i)), want.subspan(i * vocab, vocab),
                   kLogitTolerance, prompt + " row " + std::to_string(i));
     }
+  }
+}
+
+TEST_P(Fixture, LogitsMatchWithoutTheFusePass) {
+  StartRunner(2, /*fuse=*/false);
+  EXPECT_EQ(runner_->plan().ops.size(), model_->plan.ops.size());
+  const auto& [prompt, ids, greedy] = prompts_[0];
+  const std::span<const float> want = Expected(prompt + ".logits");
+  Run(ids, 0, /*all=*/true);
+  const size_t vocab = want.size() / ids.size();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ExpectClose(runner_->Logits(static_cast<int64_t>(i)), want.subspan(i * vocab, vocab),
+                kLogitTolerance, prompt + " row " + std::to_string(i));
   }
 }
 
