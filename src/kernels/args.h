@@ -23,7 +23,8 @@ namespace lucid {
 // are wanted).
 enum class RowAxis : int8_t { kTokens, kOutputs };
 
-// The packed batch of one step. T tokens of S sequences, in sequence order; R output rows.
+// The packed batch of one step. T tokens of S sequences, in sequence order; R output rows. A
+// sequence's tokens have consecutive positions.
 struct StepView {
   int32_t n_tokens = 0;                   // T
   int32_t n_sequences = 0;                // S
@@ -31,11 +32,23 @@ struct StepView {
   const int32_t* tokens = nullptr;        // [T] token ids
   const int32_t* positions = nullptr;     // [T] position in its sequence
   const int32_t* sequence = nullptr;      // [T] which of the S sequences
-  const int32_t* block_tables = nullptr;  // [S][block_table_stride] physical blocks
+  const Phase* phases = nullptr;          // [T]
+  const int32_t* block_tables = nullptr;  // [G][S][block_table_stride] physical blocks
   int32_t block_table_stride = 0;
+  const int32_t* dropped =
+      nullptr;  // [G][S] places that eviction has freed: place = position - dropped
+  const KeyScores* scores =
+      nullptr;  // [S], sums == nullptr where nobody asks; nullptr if none asks
   const int32_t* output_rows = nullptr;  // [R] indices into the T tokens, ascending
 
   int32_t rows(RowAxis axis) const { return axis == RowAxis::kTokens ? n_tokens : n_outputs; }
+  // The block table of `pages` for sequence s.
+  const int32_t* Table(const KvPages& pages, int32_t s) const {
+    return block_tables + (int64_t{pages.table} * n_sequences + s) * int64_t{block_table_stride};
+  }
+  int32_t Dropped(const KvPages& pages, int32_t s) const {
+    return dropped == nullptr ? 0 : dropped[int64_t{pages.table} * n_sequences + s];
+  }
 };
 
 struct ThreadSlot {
@@ -139,8 +152,12 @@ struct KvStoreArgs {
 };
 
 // y[T, n_heads, v_dim] = softmax(scale * q k^T + causal mask) v over the keys of the token's own
-// sequence at positions max(0, p - window + 1) .. p. Query head h reads KV head h / (n_heads /
-// kv.n_heads).
+// sequence at places max(0, p - window + 1) .. p, p being the token's own place (its position minus
+// what was dropped). Query head h reads KV head h / (n_heads / kv.n_heads).
+//
+// Where StepView::scores asks for it, the softmax weight of every (query, head) is added to the sum
+// of its key: for one KV head in the order of the tokens, then of the heads, so that the sums have
+// the same bits for any chunking.
 struct AttentionArgs {
   KvView kv;
   const float* q = nullptr;  // [T, n_heads, kv.k_dim]

@@ -1,42 +1,49 @@
-// KvStorage: the memory of the cache of all layers, cut into blocks, and the views that kernels get
-// of it.
+// KvStorage: the memory of the cache, cut into blocks, and the views that kernels get of it.
 //
-// It knows nothing of sequences: who owns which block is the business of kv_manager.h.
+// It knows nothing of sequences: who owns which block is the business of kv_cache.h.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/result.h"
-#include "plan/op.h"
+#include "kv/kv_layout.h"
 #include "tensor/paged_view.h"
 
 namespace lucid {
 
-struct KvStorageOptions {
-  int64_t n_blocks = 0;
-  int64_t block_size = 32;      // positions in a block
-  DType k_dtype = DType::kF16;  // kF32, kF16 or kBF16
-  DType v_dtype = DType::kF16;
+// What the bookkeeping needs of the memory behind it.
+class KvMemory {
+ public:
+  virtual ~KvMemory() = default;
+  // One whole block, all its pages.
+  virtual void CopyBlock(int32_t pool, int32_t from, int32_t to) = 0;
+  // `bytes` has room for the pool's block_bytes; slots follow each other.
+  virtual void ReadBlock(int32_t pool, int32_t block, std::byte* bytes) const = 0;
+  virtual void WriteBlock(int32_t pool, int32_t block, const std::byte* bytes) = 0;
 };
 
-class KvStorage {
+class KvStorage final : public KvMemory {
  public:
-  // Reserves the address space for all blocks of all layers; pages take memory when first written.
-  // kInvalidArgument for a dtype that a cache cannot have.
-  static Result<KvStorage> Create(std::span<const KvSpec> layers, const KvStorageOptions& options);
+  // Reserves the address space of all blocks of all pools; pages take memory when first written.
+  // kCapacity naming the bytes if the machine refuses.
+  static Result<KvStorage> Create(const KvLayout& layout, const PoolCounts& n_blocks);
 
   KvView Layer(size_t layer) const { return views_[layer]; }
-  const KvStorageOptions& options() const { return options_; }
-  int64_t bytes_per_block() const { return bytes_per_block_; }  // over all layers, keys and values
+  const KvLayout& layout() const { return layout_; }
+  const PoolCounts& n_blocks() const { return n_blocks_; }
+  int64_t bytes() const { return layout_.Bytes(n_blocks_); }
+
+  void CopyBlock(int32_t pool, int32_t from, int32_t to) override;
+  void ReadBlock(int32_t pool, int32_t block, std::byte* bytes) const override;
+  void WriteBlock(int32_t pool, int32_t block, const std::byte* bytes) override;
 
  private:
-  KvStorageOptions options_;
-  int64_t bytes_per_block_ = 0;
-  std::vector<Buffer> buffers_;
-  std::vector<KvView> views_;
+  KvLayout layout_;
+  PoolCounts n_blocks_{};
+  std::vector<std::vector<Buffer>> slots_;  // [pool][slot]: [n_blocks][page_bytes]
+  std::vector<KvView> views_;               // by layer
 };
 
 }  // namespace lucid

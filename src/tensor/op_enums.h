@@ -13,6 +13,10 @@ enum class RopeStyle : int8_t {
   kInterleaved,  // pairs (2i, 2i + 1), as GGUF `llama` files store them
 };
 
+// How a token came to be: it was given, or the model made it. The numerics of a token may depend on
+// its phase, never on what else is computed beside it; a recomputed token keeps its phase.
+enum class Phase : int8_t { kPrompt, kGenerated };
+
 constexpr std::string_view Name(Activation act) {
   switch (act) {
     case Activation::kSilu:
