@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/output_file.h"
 #include "cli/command.h"
 #include "engine/chat_prompt.h"
-#include "format/output_file.h"
 
 namespace lucid::cli {
 namespace {

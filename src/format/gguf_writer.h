@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/output_file.h"
 #include "base/result.h"
 #include "format/gguf.h"
-#include "format/output_file.h"
 #include "tensor/dtype.h"
 
 namespace lucid {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "format/output_file.h"
+#include "base/output_file.h"
 #include "format/quote.h"
 #include "format/safetensors_parse.h"
 

@@ -1,5 +1,4 @@
-// OutputFile: writes a file so that a reader never sees half of it. Used by the GGUF and
-// safetensors writers.
+// OutputFile: writes a file so that a reader never sees half of it.
 //
 // A regular destination is written under a temporary name in its folder, synced and renamed by
 // Commit; without Commit the temporary file is removed. A device or pipe is written directly.
