@@ -18,11 +18,12 @@ enum class KvType : int8_t {
   kF32,
   kF16,
   kBF16,
-  kInt8,   // row: dim int8, then one float16 scale (largest magnitude / 127)
-  kFp8,    // row: dim E4M3 (OCP 8-bit floating point, no infinities, saturating at 448)
-  kInt4,   // row: groups of 32 values: float16 scale and minimum, 4-bit codes
-  kInt2,   // row: groups of 32 values: float16 scale and minimum, 2-bit codes (what kivi2 is
-           // compared with)
+  kInt8,  // row: dim int8, then one float16 scale (largest magnitude / 127, rounded up)
+  kFp8,   // row: dim E4M3 (OCP 8-bit floating point, no infinities, saturating at 448)
+  kInt4,  // row: groups of 32 values: float16 scale and minimum, then 4-bit codes in b bytes, byte
+          // i those of values i and i + b
+  kInt2,   // the same with 2-bit codes, byte i those of values i, i + b, i + 2b and i + 3b (what
+           // kivi2 is compared with)
   kKivi2,  // KIVI (Liu et al. 2024, arXiv 2402.02750): keys 2 bit per channel over a block, values
            // 2 bit per position (as kInt2), the newest kKiviResidual positions in float16
 };
@@ -54,7 +55,8 @@ void EncodeKvRow(KvType type, const float* src, std::byte* dst, int64_t dim);
 void DecodeKvRow(KvType type, const std::byte* src, float* dst, int64_t dim);
 
 // Kivi2 keys of one head: `block_size` (a multiple of 4) vectors of `dim` values, rows `stride`
-// floats apart. Layout: dim x {float16 scale, float16 minimum}, then dim x block_size/4 bytes.
+// floats apart. Layout: dim float16 scales, dim float16 minimums, then block_size/4 rows of dim
+// bytes; byte c of row r holds the codes of channel c at positions 4r to 4r + 3, lowest bits first.
 void EncodeKiviKeys(const float* src, int64_t stride, std::byte* dst, int64_t dim,
                     int64_t block_size);
 void DecodeKiviKeys(const std::byte* src, float* dst, int64_t stride, int64_t dim,
