@@ -48,6 +48,13 @@ struct EvictionOptions {
   int64_t budget = 0;  // places per sequence; for snapkv of the prompt
 };
 
+// The smallest budget that makes sense: four blocks (what is dropped at once is a quarter then),
+// at least 16 places (the sinks are a quarter then), for snapkv at least twice its window.
+int64_t LeastBudget(KvPolicy policy, int64_t block_size);
+// kInvalidArgument where the options make no sense for this cache: a budget under LeastBudget, a
+// policy on a kivi2 cache, every layer windowed. kFull always does.
+Status CheckEviction(const EvictionOptions& options, const KvLayout& layout);
+
 // How keys of one KV layer were rotated, to rotate them further. n_pairs == 0: not at all.
 struct KeyRotation {
   std::vector<float> inv_freq;  // [n_pairs], by position
@@ -65,32 +72,35 @@ struct EvictionBill {
   }
 };
 
-// Places to keep, ascending, out of n_places. Pure; `scores`, `n_places` floats, are the sums of
-// attention of one KV head (unused by window_sink). For kSnapKv n_keep places, the last
-// kSnapKvWindow among them.
+// Places to keep, ascending: n_keep out of n_places, or all where there are no more. Pure.
+// `scores`, `n_places` floats, are the sums of attention of one KV head (unused by window_sink); of
+// equal ones the lower place is kept, one that is no number counts as the smallest. For kSnapKv the
+// votes are of the last kSnapKvWindow places, which are always kept.
 std::vector<int32_t> PlacesToKeep(KvPolicy policy, std::span<const float> scores, int64_t n_places,
                                   int64_t n_keep);
 
 class Evictor {
  public:
-  // `rotations` by KV layer (needed by kWindowSink only, else may be empty); must outlive the
-  // evictor, like the storage. kInvalidArgument where the options make no sense (a budget under
-  // 4 blocks, a policy on a kivi2 cache, every layer windowed), kCapacity where scores find no
-  // memory.
+  // For a policy other than kFull. `rotations` by KV layer (needed by kWindowSink only, else may be
+  // empty); must outlive the evictor, like the storage. What CheckEviction says, or kCapacity where
+  // scores find no memory.
   static Result<std::unique_ptr<Evictor>> Create(const EvictionOptions& options,
                                                  const KvStorage& storage,
                                                  std::span<const KeyRotation> rotations,
                                                  int64_t n_prompt);
   ~Evictor();
 
-  // How many tokens may be computed next before Evict() must be called; >= 1.
+  // How many tokens the next step may compute, so that an eviction that is due after them is not
+  // missed; >= 1. A very large number where none will be due.
   int64_t Room(int64_t n_computed) const;
-  // Called after Commit with the committed length: evicts if it is time. The cache then has fewer
-  // places (KvCache::DropPlaces is called); storage rows and scores are moved.
+  // Called after every Commit with the committed length: evicts if it is time. The cache then has
+  // fewer places (KvCache::DropPlaces is called); storage rows and scores are moved. The sequence
+  // must not share blocks.
   void AfterStep(KvCache& cache, SequenceHandle sequence, int64_t n_computed);
-  // For the step's StepView.
+  // For the step's StepView. Layers with a sliding window have no sums: their rows stay zero.
   KeyScores scores() const;
-  const EvictionBill& bill() const;
+  // Up to the last AfterStep.
+  EvictionBill bill() const;
   // The sequence starts over (recomputation after preemption).
   void Reset();
   // Places that the sequence can come to hold at most, for a final length of n_tokens.

@@ -2,7 +2,9 @@
 // prefill engine to a decode engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 

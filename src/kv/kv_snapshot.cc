@@ -1,0 +1,203 @@
+#include "kv/kv_snapshot.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "base/check.h"
+#include "base/output_file.h"
+
+namespace lucid {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the file is written as it lies in memory");
+
+constexpr std::array<char, 8> kMagic = {'L', 'U', 'C', 'I', 'D', 'K', 'V', '\0'};
+constexpr uint32_t kVersion = 1;
+
+// The file: header, n_groups x FileGroup, n_tokens x int32, block_bytes bytes, and the XXH3 of all
+// that as a uint64. Little-endian.
+struct FileHeader {
+  std::array<char, 8> magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t n_groups = 0;
+  uint64_t fingerprint = 0;
+  uint64_t n_tokens = 0;
+  uint64_t n_prompt = 0;
+  uint64_t block_bytes = 0;
+};
+static_assert(sizeof(FileHeader) == 48);
+using FileGroup = KvSnapshot::Group;
+static_assert(sizeof(FileGroup) == 16);
+using Checksum = uint64_t;
+
+struct FreeHash {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+// XXH3, 64 bits, of what it is fed.
+class Hash {
+ public:
+  Hash() : state_(XXH3_createState()) {
+    LUCID_CHECK(state_ != nullptr && XXH3_64bits_reset(state_.get()) == XXH_OK);
+  }
+  void Add(std::span<const std::byte> bytes) {
+    LUCID_CHECK(XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()) == XXH_OK);
+  }
+  Checksum Digest() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, FreeHash> state_;
+};
+
+// A regular file, read from its start to its end.
+class SnapshotReader {
+ public:
+  static Result<SnapshotReader> Open(const std::string& path) {
+    SnapshotReader reader;
+    reader.path_ = path;
+    // Not blocking: a pipe is refused below instead of waited for.
+    reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (reader.fd_ < 0) {
+      const int cause = errno;
+      return Err(cause == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot open {}: {}",
+                 path, std::strerror(cause));
+    }
+    struct stat info {};
+    if (::fstat(reader.fd_, &info) != 0 || !S_ISREG(info.st_mode))
+      return Err(ErrorCode::kInvalidFile, "{} is not a file", path);
+    reader.size_ = static_cast<uint64_t>(info.st_size);
+    return reader;
+  }
+
+  SnapshotReader(SnapshotReader&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)),
+        path_(std::move(other.path_)),
+        size_(other.size_),
+        hash_(std::move(other.hash_)) {}
+  SnapshotReader& operator=(SnapshotReader&&) = delete;
+  ~SnapshotReader() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  uint64_t size() const { return size_; }
+  Checksum checksum() const { return hash_.Digest(); }  // of all that was read
+
+  template <typename T>
+  Status ReadInto(std::span<T> items) {
+    std::span<std::byte> bytes = std::as_writable_bytes(items);
+    while (!bytes.empty()) {
+      // In pieces that stay in the processor's cache until they are hashed.
+      const ssize_t got =
+          ::read(fd_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 18));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return Err(ErrorCode::kIo, "cannot read {}: {}", path_, std::strerror(errno));
+      if (got == 0)
+        return Err(ErrorCode::kInvalidFile, "{} was cut short while it was read", path_);
+      hash_.Add(bytes.first(static_cast<size_t>(got)));
+      bytes = bytes.subspan(static_cast<size_t>(got));
+    }
+    return {};
+  }
+
+ private:
+  SnapshotReader() = default;
+
+  int fd_ = -1;
+  std::string path_;
+  uint64_t size_ = 0;
+  Hash hash_;
+};
+
+// What is wrong with the header of a file of `size` bytes.
+Status CheckHeader(const FileHeader& header, uint64_t size, const std::string& path) {
+  if (header.magic != kMagic) return Err(ErrorCode::kInvalidFile, "{} is not a saved cache", path);
+  if (header.version != kVersion) {
+    return Err(ErrorCode::kInvalidFile,
+               "{} is a saved cache of format {}; this program reads format {}", path,
+               header.version, kVersion);
+  }
+  // Each part is compared with the file first, so that the sum cannot overflow.
+  const uint64_t fixed = sizeof(FileHeader) + sizeof(Checksum);
+  const bool parts_fit = header.n_groups <= size / sizeof(FileGroup) &&
+                         header.n_tokens <= size / sizeof(int32_t) && header.block_bytes <= size;
+  if (!parts_fit || fixed + header.n_groups * sizeof(FileGroup) +
+                            header.n_tokens * sizeof(int32_t) + header.block_bytes !=
+                        size) {
+    return Err(ErrorCode::kInvalidFile, "{} is cut short or damaged: {} bytes are not what it says",
+               path, size);
+  }
+  if (header.n_prompt > header.n_tokens) {
+    return Err(ErrorCode::kInvalidFile, "{} is damaged: {} prompt tokens of {}", path,
+               header.n_prompt, header.n_tokens);
+  }
+  return {};
+}
+
+template <typename T>
+std::span<const std::byte> Bytes(const T& items) {
+  return std::as_bytes(std::span(items));
+}
+
+}  // namespace
+
+Status WriteSnapshotFile(const std::string& path, const KvSnapshot& snapshot) {
+  const FileHeader header{.n_groups = static_cast<uint32_t>(snapshot.groups.size()),
+                          .fingerprint = snapshot.fingerprint,
+                          .n_tokens = snapshot.tokens.size(),
+                          .n_prompt = static_cast<uint64_t>(snapshot.n_prompt),
+                          .block_bytes = snapshot.blocks.size()};
+  LUCID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  Hash hash;
+  for (const std::span<const std::byte> part :
+       {std::as_bytes(std::span(&header, 1)), Bytes(snapshot.groups), Bytes(snapshot.tokens),
+        Bytes(snapshot.blocks)}) {
+    hash.Add(part);
+    LUCID_RETURN_IF_ERROR(file.Write(part));
+  }
+  const Checksum checksum = hash.Digest();
+  LUCID_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&checksum, 1))));
+  return file.Commit();
+}
+
+Result<KvSnapshot> ReadSnapshotFile(const std::string& path) {
+  LUCID_ASSIGN_OR_RETURN(SnapshotReader reader, SnapshotReader::Open(path));
+  FileHeader header;
+  if (reader.size() < sizeof(header) + sizeof(Checksum))
+    return Err(ErrorCode::kInvalidFile, "{} is not a saved cache", path);
+  LUCID_RETURN_IF_ERROR(reader.ReadInto(std::span(&header, 1)));
+  LUCID_RETURN_IF_ERROR(CheckHeader(header, reader.size(), path));
+
+  KvSnapshot snapshot;
+  snapshot.fingerprint = header.fingerprint;
+  snapshot.n_prompt = static_cast<int64_t>(header.n_prompt);
+  try {
+    snapshot.groups.resize(header.n_groups);
+    snapshot.tokens.resize(header.n_tokens);
+    snapshot.blocks.resize(header.block_bytes);
+  } catch (const std::bad_alloc&) {
+    return Err(ErrorCode::kCapacity, "no memory for the saved cache {} of {} bytes", path,
+               reader.size());
+  }
+  LUCID_RETURN_IF_ERROR(reader.ReadInto(std::span(snapshot.groups)));
+  LUCID_RETURN_IF_ERROR(reader.ReadInto(std::span(snapshot.tokens)));
+  LUCID_RETURN_IF_ERROR(reader.ReadInto(std::span(snapshot.blocks)));
+  const Checksum expected = reader.checksum();
+  Checksum stored = 0;
+  LUCID_RETURN_IF_ERROR(reader.ReadInto(std::span(&stored, 1)));
+  if (stored != expected)
+    return Err(ErrorCode::kInvalidFile, "{} is damaged: its checksum does not match", path);
+  return snapshot;
+}
+
+}  // namespace lucid
