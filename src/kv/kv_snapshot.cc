@@ -41,6 +41,25 @@ using FileGroup = KvSnapshot::Group;
 static_assert(sizeof(FileGroup) == 16);
 using Checksum = uint64_t;
 
+int64_t BlockBytes(const KvLayout& layout, size_t group) {
+  return layout.pools()[static_cast<size_t>(layout.groups()[group].pool)].block_bytes;
+}
+
+// Calls visit(pool, physical block, bytes) for the blocks of a snapshot, in its order.
+template <typename Visit>
+void ForEachBlock(const KvCache& cache, SequenceHandle sequence, const KvSnapshot& snapshot,
+                  const Visit& visit) {
+  for (size_t g = 0; g < snapshot.groups.size(); ++g) {
+    const std::span<const int32_t> table = cache.Table(sequence, g);
+    const auto [first, count] = snapshot.groups[g];
+    for (int64_t block = first; block < first + count; ++block) {
+      const auto logical = static_cast<size_t>(block);
+      LUCID_CHECK(logical < table.size() && table[logical] >= 0, "block {} is not there", block);
+      visit(cache.layout().groups()[g].pool, table[logical], BlockBytes(cache.layout(), g));
+    }
+  }
+}
+
 struct FreeHash {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
@@ -149,7 +168,79 @@ std::span<const std::byte> Bytes(const T& items) {
   return std::as_bytes(std::span(items));
 }
 
+// kCapacity if the sequence cannot have blocks for n_tokens.
+Status CheckRoom(const KvCache& cache, SequenceHandle sequence, int64_t n_tokens) {
+  const PoolCounts need = cache.Need(sequence, n_tokens);
+  const PoolCounts available = cache.available();
+  for (size_t pool = 0; pool < cache.layout().pools().size(); ++pool) {
+    if (need[pool] > available[pool]) {
+      return Err(ErrorCode::kCapacity,
+                 "the saved cache of {} tokens needs {} cache blocks; {} are available", n_tokens,
+                 need[pool], available[pool]);
+    }
+  }
+  return {};
+}
+
+// Whether the snapshot has the blocks that a sequence of its length holds.
+bool HasShapeOf(const KvLayout& layout, const KvSnapshot& snapshot) {
+  const int64_t n_tokens = std::ssize(snapshot.tokens);
+  if (snapshot.groups.size() != layout.groups().size()) return false;
+  if (snapshot.n_prompt < 0 || snapshot.n_prompt > n_tokens) return false;
+  int64_t bytes = 0;
+  for (size_t g = 0; g < snapshot.groups.size(); ++g) {
+    const BlockRange needed = layout.Needed(g, n_tokens, n_tokens);
+    if (snapshot.groups[g].n_blocks != needed.size()) return false;
+    if (needed.size() > 0 && snapshot.groups[g].first_block != needed.first) return false;
+    bytes += needed.size() * BlockBytes(layout, g);
+  }
+  return std::ssize(snapshot.blocks) == bytes;
+}
+
 }  // namespace
+
+KvSnapshot TakeSnapshot(const KvCache& cache, SequenceHandle sequence,
+                        std::span<const int32_t> tokens, uint64_t fingerprint) {
+  const KvLayout& layout = cache.layout();
+  const int64_t n_tokens = std::ssize(tokens);
+  LUCID_CHECK(n_tokens == cache.length(sequence) && cache.dropped(sequence) == 0 &&
+              !cache.swapped(sequence));
+  KvSnapshot snapshot{.fingerprint = fingerprint,
+                      .tokens = {tokens.begin(), tokens.end()},
+                      .n_prompt = cache.prompt_length(sequence)};
+  int64_t bytes = 0;
+  for (size_t g = 0; g < layout.groups().size(); ++g) {
+    const BlockRange needed = layout.Needed(g, n_tokens, n_tokens);
+    snapshot.groups.push_back({.first_block = needed.first, .n_blocks = needed.size()});
+    bytes += needed.size() * BlockBytes(layout, g);
+  }
+  snapshot.blocks.resize(static_cast<size_t>(bytes));
+  std::byte* next = snapshot.blocks.data();
+  ForEachBlock(cache, sequence, snapshot, [&](int32_t pool, int32_t block, int64_t block_bytes) {
+    cache.memory().ReadBlock(pool, block, next);
+    next += block_bytes;
+  });
+  return snapshot;
+}
+
+Status RestoreSnapshot(KvCache& cache, SequenceHandle sequence, const KvSnapshot& snapshot,
+                       uint64_t fingerprint) {
+  LUCID_CHECK(cache.length(sequence) == 0);
+  if (snapshot.fingerprint != fingerprint || !HasShapeOf(cache.layout(), snapshot)) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the saved cache belongs to another model or another cache type");
+  }
+  const int64_t n_tokens = std::ssize(snapshot.tokens);
+  LUCID_RETURN_IF_ERROR(CheckRoom(cache, sequence, n_tokens));
+  LUCID_CHECK(cache.Reserve(sequence, n_tokens));
+  const std::byte* next = snapshot.blocks.data();
+  ForEachBlock(cache, sequence, snapshot, [&](int32_t pool, int32_t block, int64_t block_bytes) {
+    cache.memory().WriteBlock(pool, block, next);
+    next += block_bytes;
+  });
+  cache.Commit(sequence, snapshot.tokens, n_tokens, snapshot.n_prompt);
+  return {};
+}
 
 Status WriteSnapshotFile(const std::string& path, const KvSnapshot& snapshot) {
   const FileHeader header{.n_groups = static_cast<uint32_t>(snapshot.groups.size()),

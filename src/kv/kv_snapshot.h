@@ -14,18 +14,19 @@
 namespace lucid {
 
 struct KvSnapshot {
-  uint64_t fingerprint = 0;     // of model, numerics and cache layout: what the bits depend on
-  std::vector<int32_t> tokens;  // that the cache holds, from position 0
-  int64_t n_prompt = 0;         // of them, computed in the prompt phase
+  uint64_t fingerprint = 0;          // of model, numerics and cache layout: what the bits depend on
+  std::vector<int32_t> tokens = {};  // that the cache holds, from position 0
+  int64_t n_prompt = 0;              // of them, computed in the prompt phase
   struct Group {
     int64_t first_block = 0;  // logical
     int64_t n_blocks = 0;
   };
-  std::vector<Group> groups;
-  std::vector<std::byte> blocks;  // group by group, block by block
+  std::vector<Group> groups = {};
+  std::vector<std::byte> blocks = {};  // group by group, block by block
 };
 
-// The first n_tokens of `tokens` as they lie in a sequence's cache (all committed).
+// A sequence as it lies in the cache: `tokens` are all that it has committed. It must not be
+// swapped out, and no eviction policy may have dropped tokens.
 KvSnapshot TakeSnapshot(const KvCache& cache, SequenceHandle sequence,
                         std::span<const int32_t> tokens, uint64_t fingerprint);
 // Fills an empty sequence. kInvalidArgument if the fingerprint or the shape is another one,
