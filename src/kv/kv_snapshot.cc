@@ -45,18 +45,49 @@ int64_t BlockBytes(const KvLayout& layout, size_t group) {
   return layout.pools()[static_cast<size_t>(layout.groups()[group].pool)].block_bytes;
 }
 
-// Calls visit(pool, physical block, bytes) for the blocks of a snapshot, in its order.
+struct SnapshotBlock {
+  size_t group = 0;
+  int64_t logical = 0;
+  int32_t pool = 0;
+  int32_t physical = 0;
+};
+
+// Calls visit(SnapshotBlock) for the blocks of a snapshot, in its order.
 template <typename Visit>
 void ForEachBlock(const KvCache& cache, SequenceHandle sequence, const KvSnapshot& snapshot,
                   const Visit& visit) {
   for (size_t g = 0; g < snapshot.groups.size(); ++g) {
     const std::span<const int32_t> table = cache.Table(sequence, g);
     const auto [first, count] = snapshot.groups[g];
-    for (int64_t block = first; block < first + count; ++block) {
-      const auto logical = static_cast<size_t>(block);
-      LUCID_CHECK(logical < table.size() && table[logical] >= 0, "block {} is not there", block);
-      visit(cache.layout().groups()[g].pool, table[logical], BlockBytes(cache.layout(), g));
+    for (int64_t logical = first; logical < first + count; ++logical) {
+      const auto entry = static_cast<size_t>(logical);
+      LUCID_CHECK(entry < table.size() && table[entry] >= 0, "block {} is not there", logical);
+      visit(SnapshotBlock{.group = g,
+                          .logical = logical,
+                          .pool = cache.layout().groups()[g].pool,
+                          .physical = table[entry]});
     }
+  }
+}
+
+// Zeroes the places of a block from `n_used` on: what its earlier owners left there belongs to
+// nobody who reads the snapshot. Only blocks of single positions are ever used in part.
+void ClearUnused(const KvLayout& layout, size_t group, int64_t n_used, std::byte* block) {
+  const int64_t n_unused = layout.block_size() - n_used;
+  for (const int32_t layer : layout.groups()[group].layers) {
+    const KvSpec& spec = layout.layers()[static_cast<size_t>(layer)];
+    const bool recent =
+        layout.place(static_cast<size_t>(layer)).group != static_cast<int32_t>(group);
+    const KvPages pages = layout.Pages(static_cast<size_t>(layer), recent);
+    const auto clear = [&](KvType type, int64_t dim, std::byte* rows) {
+      if (dim == 0) return;
+      const int64_t row_bytes = KvRowBytes(type, dim);
+      for (int64_t head = 0; head < spec.heads; ++head, rows += layout.block_size() * row_bytes)
+        std::memset(rows + n_used * row_bytes, 0, static_cast<size_t>(n_unused * row_bytes));
+    };
+    clear(pages.k_type, spec.k_dim, block);
+    clear(pages.v_type, spec.v_dim, block + pages.v_offset);
+    block += pages.page_bytes;
   }
 }
 
@@ -216,9 +247,11 @@ KvSnapshot TakeSnapshot(const KvCache& cache, SequenceHandle sequence,
   }
   snapshot.blocks.resize(static_cast<size_t>(bytes));
   std::byte* next = snapshot.blocks.data();
-  ForEachBlock(cache, sequence, snapshot, [&](int32_t pool, int32_t block, int64_t block_bytes) {
-    cache.memory().ReadBlock(pool, block, next);
-    next += block_bytes;
+  ForEachBlock(cache, sequence, snapshot, [&](const SnapshotBlock& block) {
+    cache.memory().ReadBlock(block.pool, block.physical, next);
+    const int64_t n_used = n_tokens - block.logical * layout.block_size();
+    if (n_used < layout.block_size()) ClearUnused(layout, block.group, n_used, next);
+    next += BlockBytes(layout, block.group);
   });
   return snapshot;
 }
@@ -234,9 +267,9 @@ Status RestoreSnapshot(KvCache& cache, SequenceHandle sequence, const KvSnapshot
   LUCID_RETURN_IF_ERROR(CheckRoom(cache, sequence, n_tokens));
   LUCID_CHECK(cache.Reserve(sequence, n_tokens));
   const std::byte* next = snapshot.blocks.data();
-  ForEachBlock(cache, sequence, snapshot, [&](int32_t pool, int32_t block, int64_t block_bytes) {
-    cache.memory().WriteBlock(pool, block, next);
-    next += block_bytes;
+  ForEachBlock(cache, sequence, snapshot, [&](const SnapshotBlock& block) {
+    cache.memory().WriteBlock(block.pool, block.physical, next);
+    next += BlockBytes(cache.layout(), block.group);
   });
   cache.Commit(sequence, snapshot.tokens, n_tokens, snapshot.n_prompt);
   return {};

@@ -152,6 +152,27 @@ TEST(KvSnapshotTest, AnotherCacheGoesOnWithTheSameBytes) {
   }
 }
 
+TEST(KvSnapshotTest, NothingOfABlocksEarlierOwnersIsInIt) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    Cache cache(c);
+    const std::vector<int32_t> tokens = SomeTokens(3);
+    // Fill writes whole blocks of random bytes.
+    const KvSnapshot snapshot =
+        TakeSnapshot(*cache.cache, cache.Fill(tokens, 3, 3, 7), tokens, kFingerprint);
+    int64_t row_bytes = 0;  // of one token
+    for (const KvSpec& spec : c.layers) {
+      const bool kivi = c.options.k_type == KvType::kKivi2;  // recent tokens are float16
+      row_bytes += spec.heads * KvRowBytes(kivi ? KvType::kF16 : c.options.k_type, spec.k_dim);
+      row_bytes += spec.heads * KvRowBytes(kivi ? KvType::kF16 : c.options.v_type, spec.v_dim);
+    }
+    const auto set =
+        std::ranges::count_if(snapshot.blocks, [](std::byte byte) { return byte != std::byte{0}; });
+    EXPECT_LE(set, 3 * row_bytes);
+    EXPECT_GT(set, 2 * row_bytes);
+  }
+}
+
 TEST(KvSnapshotTest, WhatWasRestoredIsFoundAsAPrefix) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.name);
