@@ -65,13 +65,19 @@ Status Run(const LogitsFlags& flags) {
   const auto n = static_cast<int64_t>(ids.size());
   std::vector<float> logits;
   HiddenTap tap;
-  LUCID_RETURN_IF_ERROR(
-      engine->Forward(ids, flags.hidden ? &tap : nullptr, [&](int64_t, int64_t rows) {
-        for (int64_t i = 0; i < rows; ++i) {
-          const std::span<const float> row = engine->LogitsRow(i);
-          logits.insert(logits.end(), row.begin(), row.end());
-        }
-      }));
+  Request request;
+  request.prompt = ids;
+  request.max_tokens = 0;
+  request.logits_from = 0;
+  request.on_logits = [&logits](int64_t, std::span<const float> row) {
+    logits.insert(logits.end(), row.begin(), row.end());
+  };
+  LUCID_ASSIGN_OR_RETURN(Stream stream, engine->Submit(std::move(request)));
+  while (engine->Step(flags.hidden ? &tap : nullptr)) {
+  }
+  if (const std::optional<TokenOutput> last = stream.TryNext(); last && last->error) {
+    return tl::unexpected<Error>(*last->error);
+  }
   std::vector<SafetensorsTensor> tensors = {{"logits", RowsOf(logits, n)}};
   for (const auto& [name, values] : tap.tensors) tensors.push_back({name, RowsOf(values, n)});
   LUCID_RETURN_IF_ERROR(WriteSafetensors(flags.out, tensors));

@@ -36,19 +36,21 @@ Status Run(const TraceFlags& flags) {
     return {};
   }
   LUCID_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, InputIds(flags, *engine));
-  TraceRecorder prefill(engine->model().weights, engine->runner().kv().options());
-  TraceRecorder decode(engine->model().weights, engine->runner().kv().options());
+  TraceRecorder prefill(engine->model().weights, engine->kv_layout().options());
+  TraceRecorder decode(engine->model().weights, engine->kv_layout().options());
   Request request;
   request.prompt = ids;
   request.sampling.temperature = 0;
   request.max_tokens = 2;
   request.ignore_eos = true;
-  LUCID_RETURN_IF_ERROR(engine->Submit(std::move(request)));
-  // The first step that returns a token ends the prefill; the next is a decode step.
+  LUCID_ASSIGN_OR_RETURN(Stream stream, engine->Submit(std::move(request)));
+  // The first step that gives a token ends the prefill; the next is a decode step.
   TraceRecorder* recorder = &prefill;
-  while (engine->busy()) {
-    LUCID_ASSIGN_OR_RETURN(const std::vector<TokenOutput> outputs, engine->Step(recorder));
-    if (!outputs.empty()) recorder = &decode;
+  while (engine->Step(recorder)) {
+    while (const std::optional<TokenOutput> out = stream.TryNext()) {
+      if (out->error) return tl::unexpected<Error>(*out->error);
+      recorder = &decode;
+    }
   }
   if (flags.json) {
     const nlohmann::ordered_json json = {

@@ -32,22 +32,19 @@ Result<Reply> Generate(Engine& engine, Request request,
                        const std::function<void(const TokenOutput&)>& on_output) {
   const InterruptGuard guard;
   Reply reply;
-  LUCID_ASSIGN_OR_RETURN(const RequestId id, engine.Submit(std::move(request)));
-  while (engine.busy()) {
-    if (InterruptGuard::interrupted()) {
-      reply.stats = engine.Abort(id);
-      reply.cause = StopCause::kAborted;
-      break;
-    }
-    LUCID_ASSIGN_OR_RETURN(std::vector<TokenOutput> outputs, engine.Step());
-    for (TokenOutput& output : outputs) {
-      reply.text += output.text;
-      if (output.cause != StopCause::kNone) {
-        reply.cause = output.cause;
-        reply.stats = output.stats;
+  LUCID_ASSIGN_OR_RETURN(Stream stream, engine.Submit(std::move(request)));
+  while (!stream.ended()) {
+    if (InterruptGuard::interrupted()) stream.Abort();
+    engine.Step();
+    while (std::optional<TokenOutput> output = stream.TryNext()) {
+      if (output->error) return tl::unexpected<Error>(*output->error);
+      reply.text += output->text;
+      if (output->cause != StopCause::kNone) {
+        reply.cause = output->cause;
+        reply.stats = output->stats;
       }
-      on_output(output);
-      if (output.id >= 0) reply.outputs.push_back(std::move(output));
+      on_output(*output);
+      if (output->id >= 0) reply.outputs.push_back(*std::move(output));
     }
   }
   return reply;

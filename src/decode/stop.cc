@@ -16,6 +16,10 @@ std::string_view StopCauseName(StopCause cause) {
       return "length";
     case StopCause::kAborted:
       return "aborted";
+    case StopCause::kDeadline:
+      return "deadline";
+    case StopCause::kError:
+      return "error";
   }
   return "none";
 }
@@ -31,6 +35,10 @@ std::string_view FinishReason(StopCause cause) {
       return "length";
     case StopCause::kAborted:
       return "abort";
+    case StopCause::kDeadline:
+      return "timeout";
+    case StopCause::kError:
+      return "error";
   }
   return "";
 }

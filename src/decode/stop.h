@@ -10,11 +10,20 @@
 
 namespace lucid {
 
-enum class StopCause { kNone, kEndOfGeneration, kStopString, kLength, kAborted };
-// "stop" (end of generation or stop string), "length", "abort": the finish_reason of the OpenAI
-// API.
+enum class StopCause {
+  kNone,
+  kEndOfGeneration,
+  kStopString,
+  kLength,
+  kAborted,
+  kDeadline,  // its time was over
+  kError,     // it could not be computed; others go on
+};
+// "stop" (end of generation or stop string), "length", "abort", "timeout", "error": the
+// finish_reason of the OpenAI API, with vLLM's additions.
 std::string_view FinishReason(StopCause cause);
-// The cause itself: "end" (an end-of-generation token), "stop_string", "length", "aborted", "none".
+// The cause itself: "end" (an end-of-generation token), "stop_string", "length", "aborted",
+// "deadline", "error", "none".
 std::string_view StopCauseName(StopCause cause);
 
 class StopMatcher {

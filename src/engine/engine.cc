@@ -1,32 +1,25 @@
+// Loading a model into an engine, checking requests, session files. The loop is in loop.h.
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/memory_info.h"
+#include "engine/fingerprint.h"
+#include "engine/loop.h"
 #include "engine/tokenizer_loader.h"
+#include "exec/key_rotation.h"
 #include "format/safetensors.h"
-#include "kv/kv_manager.h"
-#include "text/detokenizer.h"
 
 namespace lucid {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Rows of logits that Forward() computes in one step: enough to share the pass over the output
-// matrix, small enough that a large vocabulary's rows stay within tens of megabytes.
-constexpr int64_t kForwardChunk = 32;
-
-// Positions in a cache block.
-constexpr int64_t kBlockSize = 32;
+constexpr int64_t kMostContext = int64_t{1} << 30;
+// More replies to one prompt than anybody asks for.
+constexpr int32_t kMostReplies = 128;
 
 Result<LoadedTokenizer> LoadTokenizerOf(const Model& model) {
   if (model.checkpoint->format() == Checkpoint::Format::kGguf) {
@@ -35,27 +28,85 @@ Result<LoadedTokenizer> LoadTokenizerOf(const Model& model) {
   return LoadTokenizer(static_cast<const SafetensorsCheckpoint&>(*model.checkpoint).folder());
 }
 
-// A submitted request with everything that its reply needs.
-struct Running {
-  RequestId id = 0;
-  Request request;
-  SamplerChain sampler;
-  StopMatcher stop;
-  std::optional<Detokenizer> detokenizer;  // none where the model has no tokenizer
-  std::vector<TokenId> reply;
-  int64_t next_position = 0;  // first position that is not in the cache yet
-  bool started = false;
-  RequestStats stats;
-  Clock::time_point first_token;
-
-  RequestStats StatsNow() const {
-    RequestStats now = stats;
-    now.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-    now.generated_tokens = static_cast<int64_t>(reply.size());
-    if (!reply.empty()) now.decode_seconds = SecondsSince(first_token);
-    return now;
+Status CheckConfig(const EngineConfig& config) {
+  const auto check = [](int64_t value, int64_t least, int64_t most, const char* what) -> Status {
+    if (value >= least && value <= most) return {};
+    return Err(ErrorCode::kInvalidArgument, "{} is {}, must be {} to {}", what, value, least, most);
+  };
+  LUCID_RETURN_IF_ERROR(check(config.batch, 1, 65536, "the batch size"));
+  LUCID_RETURN_IF_ERROR(check(config.n_threads, 0, 1024, "the number of threads"));
+  LUCID_RETURN_IF_ERROR(check(config.n_parallel, 1, 4096, "the number of parallel sequences"));
+  LUCID_RETURN_IF_ERROR(check(config.max_queue, 0, int64_t{1} << 20, "the queue's length"));
+  LUCID_RETURN_IF_ERROR(check(config.chunk, 0, 65536, "the prefill chunk"));
+  LUCID_RETURN_IF_ERROR(check(config.kv_memory, 0, int64_t{1} << 50, "the cache's memory"));
+  LUCID_RETURN_IF_ERROR(check(config.swap_memory, 0, int64_t{1} << 50, "the swap space"));
+  if (!(config.itl_target_ms >= 0 && config.itl_target_ms <= 1e6)) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the inter-token latency target is {} ms, must be 0 to 1000000",
+               config.itl_target_ms);
   }
-};
+  if (config.preemption == PreemptionMode::kSwap && config.swap_memory == 0) {
+    return Err(ErrorCode::kInvalidArgument,
+               "preemption by swapping needs a swap space (--swap-space), which is 0");
+  }
+  return {};
+}
+
+// The blocks of the pools: what was asked for, or room for the parallel sequences and one more, so
+// that prefixes stay; at most half of what the machine has left.
+Result<PoolCounts> ChooseBlocks(const KvLayout& layout, const EngineConfig& config,
+                                int64_t context) {
+  if (config.kv_memory > 0) {
+    const int64_t available = AvailableMemory();
+    if (available > 0 && config.kv_memory > available) {
+      return Err(ErrorCode::kCapacity,
+                 "a cache of {} bytes (--kv-memory) does not fit the {} bytes of memory that are "
+                 "available",
+                 config.kv_memory, available);
+    }
+    return layout.Fit(config.kv_memory, config.n_parallel, config.batch);
+  }
+  const int64_t sequences = int64_t{config.n_parallel} + 1;
+  const PoolCounts wanted = layout.BlocksForAll(sequences, context, config.batch);
+  const int64_t most = AvailableMemory() / 2;
+  if (most == 0 || layout.Bytes(wanted) <= most) return wanted;
+  return layout.Fit(most, config.n_parallel, config.batch);
+}
+
+PoolCounts SwapBlocks(const KvLayout& layout, const PoolCounts& blocks, int64_t bytes) {
+  PoolCounts swap{};
+  const int64_t whole = layout.Bytes(blocks);
+  for (size_t pool = 0; pool < layout.pools().size(); ++pool) {
+    swap[pool] = static_cast<int64_t>(
+        static_cast<double>(blocks[pool]) *
+        std::min(1.0, static_cast<double>(bytes) / static_cast<double>(whole)));
+  }
+  return swap;
+}
+
+// The longest sequence that the pools hold when nobody else is there.
+int64_t LongestSequence(const KvLayout& layout, const PoolCounts& blocks, int64_t context) {
+  const auto fits = [&](int64_t n) {
+    // The newest token needs no place before there is another one.
+    const PoolCounts need =
+        layout.BlocksFor(std::max<int64_t>(n - 2, 0), std::max<int64_t>(n - 1, 0));
+    for (size_t pool = 0; pool < layout.pools().size(); ++pool) {
+      if (need[pool] > blocks[pool]) return false;
+    }
+    return true;
+  };
+  int64_t low = 0;
+  int64_t high = context;
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (fits(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
 
 }  // namespace
 
@@ -75,111 +126,101 @@ struct Engine::Impl {
   LoadedTokenizer text;
   std::optional<ChatTemplate> chat_template;
   std::unique_ptr<Runner> runner;
-  std::unique_ptr<KvManager> kv;
-  SequenceHandle sequence = 0;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<EngineLoop> loop;
   int64_t context = 0;
+  int64_t capacity = 0;
+  uint64_t fingerprint = 0;
   double load_seconds = 0;
 
-  std::deque<std::unique_ptr<Running>> queue;  // the front one runs
-  RequestId last_id = 0;
-  std::vector<TokenId> cached;  // tokens whose keys and values the cache holds, from position 0
-  Batch batch;
-
-  Status CheckPrompt(std::span<const TokenId> prompt) const;
-  void Start(Running& r);
-  void RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs,
-                Observer* observer);
-  Result<TokenOutput> Sample(Running& r);
-  bool EndsReply(const Running& r, TokenId id) const;
-  StopCause FindCause(const Running& r, TokenId id) const;
+  Status LoadText();
+  Status ChooseContext();
+  Status StartRunner();
+  void LogLoaded() const;
+  Status CheckPrompt(const Request& request) const;
+  Status CheckReplies(const Request& request) const;
+  Status CheckCache(const Request& request) const;
+  Result<std::unique_ptr<ActiveRequest>> Activate(Request request);
 };
 
-Status Engine::Impl::CheckPrompt(std::span<const TokenId> prompt) const {
-  if (prompt.empty()) return Err(ErrorCode::kInvalidArgument, "the prompt has no tokens");
-  for (const TokenId id : prompt) {
-    if (id < 0 || id >= model.config.vocab_size) {
-      return Err(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary of {}", id,
-                 model.config.vocab_size);
-    }
-  }
-  if (static_cast<int64_t>(prompt.size()) > context) {
-    return Err(ErrorCode::kContextLength, "the prompt has {} tokens, the context holds {}",
-               prompt.size(), context);
+// A model without a tokenizer still computes logits; a tokenizer that is there must be valid.
+Status Engine::Impl::LoadText() {
+  Result<LoadedTokenizer> loaded = LoadTokenizerOf(model);
+  if (loaded) {
+    text = *std::move(loaded);
+  } else if (loaded.error().code != ErrorCode::kNotFound) {
+    return tl::unexpected<Error>(loaded.error());
   }
   return {};
 }
 
-// Keeps what the cache already has of this prompt; the last token is computed again, since its
-// logits are needed.
-void Engine::Impl::Start(Running& r) {
-  const std::vector<TokenId>& prompt = r.request.prompt;
-  const size_t most = std::min(cached.size(), prompt.size() - 1);
-  size_t shared = 0;
-  while (shared < most && cached[shared] == prompt[shared]) ++shared;
-  cached.resize(shared);
-  r.next_position = static_cast<int64_t>(shared);
-  r.stats.cached_tokens = r.next_position;
-  r.started = true;
-}
-
-void Engine::Impl::RunChunk(std::span<const TokenId> tokens, int64_t first, bool all_outputs,
-                            Observer* observer) {
-  const Status room = kv->Reserve(sequence, first + static_cast<int64_t>(tokens.size()));
-  LUCID_CHECK(room.has_value(), "Submit admitted more than the context");
-  batch.Clear();
-  batch.AddSequence(kv->Blocks(sequence));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const bool last = i + 1 == tokens.size();
-    batch.AddToken(tokens[i], first + static_cast<int64_t>(i), all_outputs || last);
+Status Engine::Impl::ChooseContext() {
+  context = config.context > 0 ? config.context : model.config.context_length;
+  if (config.context < 0 || context > kMostContext) {
+    return Err(ErrorCode::kInvalidArgument, "a context of {} is out of range, which is 1 to {}",
+               config.context < 0 ? config.context : context, kMostContext);
   }
-  runner->Run(batch, observer);
-  cached.resize(static_cast<size_t>(first));
-  cached.insert(cached.end(), tokens.begin(), tokens.end());
-}
-
-bool Engine::Impl::EndsReply(const Running& r, TokenId id) const {
-  return !r.request.ignore_eos && text.tokenizer != nullptr &&
-         text.tokenizer->IsEndOfGeneration(id);
-}
-
-StopCause Engine::Impl::FindCause(const Running& r, TokenId id) const {
-  if (EndsReply(r, id)) return StopCause::kEndOfGeneration;
-  if (r.stop.stopped()) return StopCause::kStopString;
-  const auto generated = static_cast<int64_t>(r.reply.size());
-  if (r.request.max_tokens >= 0 && generated >= r.request.max_tokens) return StopCause::kLength;
-  // The newest token needs a place too before another can follow.
-  if (static_cast<int64_t>(r.request.prompt.size()) + generated >= context)
-    return StopCause::kLength;
-  return StopCause::kNone;
-}
-
-Result<TokenOutput> Engine::Impl::Sample(Running& r) {
-  std::span<const float> logits = runner->Logits(0);
-  // Some output matrices are padded beyond the vocabulary; an id without a piece must not be drawn.
-  if (text.tokenizer != nullptr) {
-    logits = logits.first(std::min(logits.size(), static_cast<size_t>(text.tokenizer->n_tokens())));
+  if (context > model.config.context_length) {
+    LogWarn("the context of {} is longer than the {} tokens the model was trained for", context,
+            model.config.context_length);
   }
-  TokenOutput out;
-  out.request = r.id;
-  SampleReport report;
-  const uint64_t position = r.request.prompt.size() + r.reply.size();
-  LUCID_ASSIGN_OR_RETURN(
-      out.id, r.sampler.Sample(logits, r.request.prompt, r.reply, r.request.rng_stream, position,
-                               r.request.explain ? &report : nullptr));
-  if (r.request.explain) out.explain = std::move(report);
-  if (r.request.n_logprobs >= 0) out.logprobs = RawLogprobs(logits, out.id, r.request.n_logprobs);
-  if (r.reply.empty()) r.first_token = Clock::now();
-  r.reply.push_back(out.id);
+  return {};
+}
 
-  if (r.detokenizer && !EndsReply(r, out.id)) out.text = r.stop.Add(r.detokenizer->Add(out.id));
-  out.cause = FindCause(r, out.id);
-  if (out.cause == StopCause::kNone) return out;
-  if (r.detokenizer && !r.stop.stopped()) {
-    out.text += r.stop.Add(r.detokenizer->Finish());
-    if (!r.stop.stopped()) out.text += r.stop.Finish();
+Status Engine::Impl::StartRunner() {
+  RunnerOptions options;
+  options.backend = config.backend;
+  options.isa = config.isa;
+  options.n_threads = config.n_threads;
+  options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, kLogitRows});
+  options.max_outputs = int64_t{config.n_parallel} + kLogitRows;
+  options.kv = {.k_type = config.cache_type_k,
+                .v_type = config.cache_type_v,
+                .block_size = config.kv_block_size};
+  LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(model.plan.kv_layers, options.kv));
+  LUCID_ASSIGN_OR_RETURN(options.kv_blocks, ChooseBlocks(layout, config, context));
+  LUCID_ASSIGN_OR_RETURN(runner, Runner::Create(model, options));
+  KvCacheOptions cache_options;
+  cache_options.n_blocks = options.kv_blocks;
+  cache_options.swap_blocks = SwapBlocks(layout, options.kv_blocks, config.swap_memory);
+  cache_options.prefix_sharing = config.prefix_sharing;
+  cache_options.strict = config.strict;
+  LUCID_ASSIGN_OR_RETURN(cache, KvCache::Create(layout, cache_options, runner->kv()));
+  capacity = LongestSequence(layout, options.kv_blocks, context);
+  fingerprint = CacheFingerprint(model, *runner);
+
+  SchedulerOptions scheduling;
+  scheduling.max_step_tokens = options.max_tokens;
+  scheduling.max_sequences = config.n_parallel;
+  // The engine refuses by its own count; forks and shadows must not be refused half-way.
+  scheduling.max_waiting = config.max_queue + 2 * kMostReplies * config.n_parallel + 1024;
+  scheduling.chunk = config.chunk > 0 ? std::min(config.chunk, config.batch) : config.batch;
+  scheduling.itl_target_seconds = config.itl_target_ms / 1e3;
+  scheduling.preemption = config.preemption;
+  loop = std::make_unique<EngineLoop>(
+      LoopParts{.config = &config,
+                .tokenizer = text.tokenizer.get(),
+                .runner = runner.get(),
+                .cache = cache.get(),
+                .rotations = KeyRotations(runner->plan(), model.weights),
+                .fingerprint = fingerprint},
+      scheduling);
+  return {};
+}
+
+void Engine::Impl::LogLoaded() const {
+  const KvStorage& kv = runner->kv();
+  LogInfo(
+      "{}: {}, {} layers, {:.1f} MB, context {}, {} threads, cache of {:.1f} MB ({} bytes a "
+      "token), "
+      "loaded in {:.3f} s",
+      config.model, model.config.arch, model.config.n_layers,
+      static_cast<double>(model.checkpoint->file_bytes()) / 1e6, context, runner->n_threads(),
+      static_cast<double>(kv.bytes()) / 1e6, kv.layout().BytesPerToken(), load_seconds);
+  if (capacity < context) {
+    LogWarn("the cache holds {} tokens of one sequence, less than the context of {}", capacity,
+            context);
   }
-  out.stats = r.StatsNow();
-  return out;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -187,154 +228,200 @@ Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   const Clock::time_point start = Clock::now();
+  LUCID_RETURN_IF_ERROR(CheckConfig(config));
   auto impl = std::make_unique<Impl>();
   impl->config = config;
-  if (config.batch < 1 || config.batch > 65536) {
-    return Err(ErrorCode::kInvalidArgument, "the batch size is {}, must be 1 to 65536",
-               config.batch);
-  }
-  if (config.n_threads < 0 || config.n_threads > 1024) {
-    return Err(ErrorCode::kInvalidArgument, "the number of threads is {}, must be 0 to 1024",
-               config.n_threads);
-  }
   LUCID_ASSIGN_OR_RETURN(impl->model, LoadModel(config.model));
-  // A model without a tokenizer still computes logits; a tokenizer that is there must be valid.
-  Result<LoadedTokenizer> text = LoadTokenizerOf(impl->model);
-  if (text) {
-    impl->text = *std::move(text);
-  } else if (text.error().code != ErrorCode::kNotFound) {
-    return tl::unexpected<Error>(text.error());
-  }
-  impl->context = config.context > 0 ? config.context : impl->model.config.context_length;
-  if (config.context < 0 || impl->context > int64_t{1} << 30) {
-    return Err(ErrorCode::kInvalidArgument, "a context of {} is out of range, which is 1 to {}",
-               config.context < 0 ? config.context : impl->context, int64_t{1} << 30);
-  }
-  if (impl->context > impl->model.config.context_length) {
-    LogWarn("the context of {} is longer than the {} tokens the model was trained for",
-            impl->context, impl->model.config.context_length);
-  }
-  RunnerOptions options;
-  options.backend = config.backend;
-  options.isa = config.isa;
-  options.n_threads = config.n_threads;
-  options.max_tokens = std::max(std::min(config.batch, impl->context), kForwardChunk);
-  options.max_outputs = kForwardChunk;
-  options.kv.block_size = kBlockSize;
-  options.kv.n_blocks = ContiguousKv::BlockCount(1, impl->context, kBlockSize);
-  options.kv.k_dtype = config.cache_type_k;
-  options.kv.v_dtype = config.cache_type_v;
-  LUCID_ASSIGN_OR_RETURN(impl->runner, Runner::Create(impl->model, options));
-  impl->kv = std::make_unique<ContiguousKv>(1, impl->context, kBlockSize);
-  LUCID_ASSIGN_OR_RETURN(impl->sequence, impl->kv->Open());
+  LUCID_RETURN_IF_ERROR(impl->LoadText());
+  LUCID_RETURN_IF_ERROR(impl->ChooseContext());
+  LUCID_RETURN_IF_ERROR(impl->StartRunner());
   impl->load_seconds = SecondsSince(start);
-  LogInfo(
-      "{}: {}, {} layers, {:.1f} MB, context {}, {} threads, cache {:.1f} MB at full context, "
-      "loaded in {:.3f} s",
-      config.model, impl->model.config.arch, impl->model.config.n_layers,
-      static_cast<double>(impl->model.checkpoint->file_bytes()) / 1e6, impl->context,
-      impl->runner->n_threads(),
-      static_cast<double>(options.kv.n_blocks * impl->runner->kv().bytes_per_block()) / 1e6,
-      impl->load_seconds);
+  impl->LogLoaded();
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
-Result<RequestId> Engine::Submit(Request request) {
-  LUCID_RETURN_IF_ERROR(impl_->CheckPrompt(request.prompt));
-  if (static_cast<int64_t>(request.prompt.size()) >= impl_->context) {
+Status Engine::Impl::CheckPrompt(const Request& request) const {
+  if (request.prompt.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  }
+  for (const std::vector<TokenId>* ids : {&request.prompt, &request.forced_reply}) {
+    for (const TokenId id : *ids) {
+      if (id >= 0 && id < model.config.vocab_size) continue;
+      return Err(ErrorCode::kInvalidArgument, "token id {} is outside the vocabulary of {}", id,
+                 model.config.vocab_size);
+    }
+  }
+  const int64_t length = std::ssize(request.prompt);
+  if (length > context) {
+    return Err(ErrorCode::kContextLength, "the prompt has {} tokens, the context holds {}", length,
+               context);
+  }
+  if (length == context && request.max_tokens != 0) {
     return Err(ErrorCode::kContextLength,
                "the prompt has {} tokens, which leaves no room for a reply in a context of {}",
-               request.prompt.size(), impl_->context);
-  }
-  LUCID_ASSIGN_OR_RETURN(SamplerChain sampler, SamplerChain::Create(request.sampling));
-  LUCID_ASSIGN_OR_RETURN(StopMatcher stop, StopMatcher::Create(request.stop));
-  std::optional<Detokenizer> detokenizer;
-  if (impl_->text.tokenizer != nullptr) {
-    detokenizer.emplace(*impl_->text.tokenizer, /*skip_special=*/true, /*at_start=*/false);
-  }
-  impl_->queue.push_back(std::make_unique<Running>(Running{.id = ++impl_->last_id,
-                                                           .request = std::move(request),
-                                                           .sampler = std::move(sampler),
-                                                           .stop = std::move(stop),
-                                                           .detokenizer = std::move(detokenizer),
-                                                           .reply = {},
-                                                           .next_position = 0,
-                                                           .started = false,
-                                                           .stats = {},
-                                                           .first_token = {}}));
-  return impl_->last_id;
-}
-
-Result<std::vector<TokenOutput>> Engine::Step(Observer* observer) {
-  std::vector<TokenOutput> outputs;
-  if (impl_->queue.empty()) return outputs;
-  Running& r = *impl_->queue.front();
-  if (!r.started) impl_->Start(r);
-
-  const Clock::time_point start = Clock::now();
-  const auto n_prompt = static_cast<int64_t>(r.request.prompt.size());
-  const bool prefill = r.next_position < n_prompt;
-  if (r.request.max_tokens == 0) {  // nothing wanted: end before any work
-    TokenOutput out;
-    out.request = r.id;
-    out.cause = StopCause::kLength;
-    out.stats = r.StatsNow();
-    outputs.push_back(std::move(out));
-    impl_->queue.pop_front();
-    return outputs;
-  }
-  if (prefill) {
-    const int64_t n = std::min(impl_->config.batch, n_prompt - r.next_position);
-    const std::span<const TokenId> chunk{r.request.prompt.data() + r.next_position,
-                                         static_cast<size_t>(n)};
-    impl_->RunChunk(chunk, r.next_position, /*all_outputs=*/false, observer);
-    r.next_position += n;
-    r.stats.prefill_seconds += SecondsSince(start);
-    if (r.next_position < n_prompt) return outputs;
-  } else {
-    impl_->RunChunk({&r.reply.back(), 1}, r.next_position, /*all_outputs=*/false, observer);
-    ++r.next_position;
-  }
-  Result<TokenOutput> out = impl_->Sample(r);
-  if (!out) {
-    impl_->queue.pop_front();
-    return tl::unexpected<Error>(out.error());
-  }
-  const bool ended = out->cause != StopCause::kNone;
-  outputs.push_back(*std::move(out));
-  if (ended) impl_->queue.pop_front();
-  return outputs;
-}
-
-RequestStats Engine::Abort(RequestId id) {
-  const auto found = std::find_if(impl_->queue.begin(), impl_->queue.end(),
-                                  [id](const std::unique_ptr<Running>& r) { return r->id == id; });
-  if (found == impl_->queue.end()) return {};
-  const RequestStats stats = (*found)->StatsNow();
-  impl_->queue.erase(found);
-  return stats;
-}
-
-bool Engine::busy() const {
-  return !impl_->queue.empty();
-}
-
-Status Engine::Forward(std::span<const TokenId> tokens, Observer* observer,
-                       const std::function<void(int64_t, int64_t)>& on_rows) {
-  LUCID_RETURN_IF_ERROR(impl_->CheckPrompt(tokens));
-  impl_->cached.clear();
-  const auto chunk = static_cast<size_t>(std::min(impl_->config.batch, kForwardChunk));
-  for (size_t first = 0; first < tokens.size(); first += chunk) {
-    const size_t n = std::min(chunk, tokens.size() - first);
-    impl_->RunChunk(tokens.subspan(first, n), static_cast<int64_t>(first), /*all_outputs=*/true,
-                    observer);
-    on_rows(static_cast<int64_t>(first), static_cast<int64_t>(n));
+               length, context);
   }
   return {};
 }
 
-std::span<const float> Engine::LogitsRow(int64_t i) const {
-  return impl_->runner->Logits(i);
+Status Engine::Impl::CheckReplies(const Request& request) const {
+  if (request.n < 1 || request.n > kMostReplies) {
+    return Err(ErrorCode::kInvalidArgument, "n is {}, must be 1 to {}", request.n, kMostReplies);
+  }
+  const bool single = request.n == 1 && request.beam.width == 0;
+  if (!request.forced_reply.empty() && !single) {
+    return Err(ErrorCode::kInvalidArgument, "a forced reply is one reply, without beams");
+  }
+  if (request.on_logits && !single) {
+    return Err(ErrorCode::kInvalidArgument, "logits are given for one reply, without beams");
+  }
+  if (request.beam.width == 0) return {};
+  if (request.beam.width < request.n || request.beam.width > config.n_parallel) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the beam width is {}, must be n = {} to {} (--parallel)", request.beam.width,
+               request.n, config.n_parallel);
+  }
+  if (!std::isfinite(request.beam.length_penalty) || std::abs(request.beam.length_penalty) > 100) {
+    return Err(ErrorCode::kInvalidArgument, "the length penalty is {}, must be -100 to 100",
+               request.beam.length_penalty);
+  }
+  const SamplerParams& s = request.sampling;
+  if (!request.stop.empty() || request.explain || !s.logit_bias.empty() ||
+      s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0) {
+    return Err(ErrorCode::kInvalidArgument,
+               "beam search follows the model's own probabilities: stop strings, penalties, "
+               "logit_bias and sampler reports do not go with it");
+  }
+  return {};
+}
+
+Status Engine::Impl::CheckCache(const Request& request) const {
+  const bool full = request.eviction.policy == KvPolicy::kFull;
+  if (full && request.eviction.budget != 0) {
+    return Err(ErrorCode::kInvalidArgument,
+               "a cache budget of {} needs a policy that evicts: window_sink, h2o or snapkv",
+               request.eviction.budget);
+  }
+  if (request.kv_audit && full) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the cache audit compares a bounded cache with the full one; choose a cache policy");
+  }
+  if (!full && (request.n > 1 || request.beam.width > 0)) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the cache policy {} works for one reply at a time: n must be 1, without beams",
+               Name(request.eviction.policy));
+  }
+  if (!full) {
+    LUCID_RETURN_IF_ERROR(
+        CheckEviction(request.eviction, runner->kv().layout(), std::ssize(request.prompt)));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
+  LUCID_RETURN_IF_ERROR(CheckPrompt(request));
+  LUCID_RETURN_IF_ERROR(CheckReplies(request));
+  LUCID_RETURN_IF_ERROR(CheckCache(request));
+  LUCID_RETURN_IF_ERROR(StopMatcher::Create(request.stop));
+  LUCID_ASSIGN_OR_RETURN(SamplerChain sampler, SamplerChain::Create(request.sampling));
+  if (!request.forced_reply.empty()) request.max_tokens = std::ssize(request.forced_reply);
+
+  const int64_t n_prompt = std::ssize(request.prompt);
+  const bool bounded = request.eviction.policy != KvPolicy::kFull && !request.kv_audit;
+  const int64_t most = bounded ? context : std::min(context, std::max(capacity, n_prompt + 1));
+  const int64_t max_length =
+      request.max_tokens < 0 ? most : std::min(n_prompt + request.max_tokens, context);
+  auto active = std::make_unique<ActiveRequest>(
+      ActiveRequest{.sampler = std::move(sampler), .max_length = max_length});
+  if (request.beam.width > 0) {
+    const bool ignore_eos = request.ignore_eos;
+    active->beam.emplace(request.beam.width, request.beam.length_penalty,
+                         [tokenizer = text.tokenizer.get(), ignore_eos](TokenId id) {
+                           return !ignore_eos && tokenizer != nullptr &&
+                                  tokenizer->IsEndOfGeneration(id);
+                         });
+  }
+  if (request.kv_audit) active->auditor = std::make_unique<KvAuditor>();
+  active->id = loop->NewId();
+  active->submitted = Clock::now();
+  active->request = std::move(request);
+  return active;
+}
+
+Result<Stream> Engine::Submit(Request request) {
+  LUCID_ASSIGN_OR_RETURN(std::unique_ptr<ActiveRequest> active,
+                         impl_->Activate(std::move(request)));
+  if (const int64_t queued = impl_->loop->queued(); queued >= impl_->config.max_queue) {
+    return Err(ErrorCode::kCapacity, "{} requests wait already, and the queue holds {}", queued,
+               impl_->config.max_queue);
+  }
+  LUCID_RETURN_IF_ERROR(impl_->loop->CheckFits(*active));
+  active->stream = std::make_shared<StreamChannel>(active->id, active->request.n, *impl_->loop);
+  Stream stream(active->stream);
+  impl_->loop->Submit(std::move(active));
+  return stream;
+}
+
+void Engine::Abort(RequestId id) {
+  impl_->loop->AbortRequest(id);
+}
+EngineStats Engine::Stats() const {
+  return impl_->loop->Stats();
+}
+void Engine::Start() {
+  impl_->loop->Start();
+}
+void Engine::Stop() {
+  impl_->loop->Stop();
+}
+bool Engine::Step(Observer* observer) {
+  LUCID_CHECK(!impl_->loop->has_worker(), "the worker steps this engine");
+  return impl_->loop->Step(observer);
+}
+bool Engine::busy() const {
+  return impl_->loop->busy();
+}
+
+Result<int64_t> Engine::SaveCache(const std::string& path, std::span<const TokenId> tokens) {
+  std::optional<KvSnapshot> snapshot;
+  impl_->loop->RunAndWait([&] {
+    KvCache& cache = *impl_->cache;
+    const SequenceHandle sequence = cache.Open();
+    const int64_t found = cache.Attach(sequence, tokens, std::ssize(tokens));
+    snapshot =
+        TakeSnapshot(cache, sequence, tokens.first(static_cast<size_t>(found)), impl_->fingerprint);
+    cache.Close(sequence);
+  });
+  LUCID_RETURN_IF_ERROR(WriteSnapshotFile(path, *snapshot));
+  return std::ssize(snapshot->tokens);
+}
+
+Result<int64_t> Engine::LoadCache(const std::string& path) {
+  LUCID_ASSIGN_OR_RETURN(const KvSnapshot snapshot, ReadSnapshotFile(path));
+  Status restored;
+  impl_->loop->RunAndWait([&] {
+    KvCache& cache = *impl_->cache;
+    const SequenceHandle sequence = cache.Open();
+    restored = RestoreSnapshot(cache, sequence, snapshot, impl_->fingerprint);
+    cache.Close(sequence);
+  });
+  LUCID_RETURN_IF_ERROR(restored);
+  return std::ssize(snapshot.tokens);
+}
+
+void Engine::SetHandover(std::shared_ptr<SequenceSender> sender) {
+  impl_->loop->RunAndWait([&] { impl_->loop->SetHandover(std::move(sender)); });
+}
+
+void Engine::Accept(SequenceHandover handover) {
+  Result<std::unique_ptr<ActiveRequest>> active = impl_->Activate(handover.request);
+  if (!active) {
+    handover.stream->Push({.cause = StopCause::kError, .error = active.error()});
+    return;
+  }
+  (*active)->stats = handover.stats;
+  (*active)->stream = handover.stream;
+  impl_->loop->Accept(*std::move(active), std::move(handover));
 }
 
 Result<const Tokenizer*> Engine::tokenizer() const {
@@ -364,14 +451,23 @@ const Model& Engine::model() const {
 const Runner& Engine::runner() const {
   return *impl_->runner;
 }
+const KvLayout& Engine::kv_layout() const {
+  return impl_->runner->kv().layout();
+}
 const EngineConfig& Engine::config() const {
   return impl_->config;
 }
 int64_t Engine::context() const {
   return impl_->context;
 }
+int64_t Engine::capacity() const {
+  return impl_->capacity;
+}
 double Engine::load_seconds() const {
   return impl_->load_seconds;
+}
+uint64_t Engine::fingerprint() const {
+  return impl_->fingerprint;
 }
 
 }  // namespace lucid

@@ -1,6 +1,7 @@
 // The engine on the small trained model: text in and out, stops, context limits, prefix reuse,
 // seeds.
 #include "engine/engine.h"
+#include "engine/engine_test_util.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,18 +39,14 @@ class EngineTest : public testing::Test {
 
   static Finished Generate(Engine& engine, Request request) {
     Finished result;
-    const auto id = engine.Submit(std::move(request));
-    EXPECT_TRUE(id.has_value()) << id.error().message;
-    while (engine.busy()) {
-      const auto outputs = engine.Step();
-      EXPECT_TRUE(outputs.has_value()) << outputs.error().message;
-      for (const TokenOutput& out : *outputs) {
-        result.text += out.text;
-        if (out.id >= 0) result.ids.push_back(out.id);
-        if (out.cause != StopCause::kNone) {
-          result.cause = out.cause;
-          result.stats = out.stats;
-        }
+    auto stream = engine.Submit(std::move(request));
+    EXPECT_TRUE(stream.has_value()) << stream.error().message;
+    for (const TokenOutput& out : TakeAll(*std::move(stream))) {
+      result.text += out.text;
+      if (out.id >= 0) result.ids.push_back(out.id);
+      if (out.cause != StopCause::kNone) {
+        result.cause = out.cause;
+        result.stats = out.stats;
       }
     }
     return result;
@@ -156,10 +153,13 @@ TEST_F(EngineTest, ASeedGivesOneTextWithAnyThreadCountAndBatch) {
 }
 
 TEST_F(EngineTest, AnAbortedRequestIsGone) {
-  const auto id = engine_->Submit(Greedy(kPrompt, -1));
-  ASSERT_TRUE(engine_->Step().has_value());
-  engine_->Abort(*id);
+  Stream stream = engine_->Submit(Greedy(kPrompt, -1)).value();
+  ASSERT_TRUE(engine_->Step());
+  engine_->Abort(stream.id());
   EXPECT_FALSE(engine_->busy());
+  const std::vector<TokenOutput> outputs = TakeAll(std::move(stream));
+  EXPECT_EQ(outputs.back().cause, StopCause::kAborted);
+  EXPECT_EQ(outputs.back().stats.prompt_tokens, 17);
   EXPECT_EQ(Generate(*engine_, Greedy(kPrompt, 5)).ids.size(), 5u);
 }
 

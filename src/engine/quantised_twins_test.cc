@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
+#include "engine/engine_test_util.h"
 #include "format/safetensors.h"
 
 namespace lucid {
@@ -45,7 +46,7 @@ TEST_P(QuantisedTwin, MatchesItsReference) {
   EngineConfig config;
   config.model = twins + type + ".gguf";
   config.backend = GetParam().backend;
-  config.cache_type_k = config.cache_type_v = DType::kF32;
+  config.cache_type_k = config.cache_type_v = KvType::kF32;
   const auto engine = Engine::Load(config);
   ASSERT_TRUE(engine.has_value()) << engine.error().message;
 
@@ -54,15 +55,16 @@ TEST_P(QuantisedTwin, MatchesItsReference) {
     EXPECT_EQ((*(*engine)->tokenizer())->Encode(prompts[p]["text"].get<std::string>()), ids);
     std::vector<float> last;
     double nll = 0;
-    const Status status = (*engine)->Forward(ids, nullptr, [&](int64_t first, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) {
-        const auto row = static_cast<size_t>(first + i);
-        const std::span<const float> logits = (*engine)->LogitsRow(i);
-        if (row + 1 < ids.size()) nll -= RawLogprobs(logits, ids[row + 1], 0).chosen;
-        last.assign(logits.begin(), logits.end());
-      }
-    });
-    ASSERT_TRUE(status.has_value()) << status.error().message;
+    Request scoring;
+    scoring.prompt = ids;
+    scoring.max_tokens = 0;
+    scoring.logits_from = 0;
+    scoring.on_logits = [&](int64_t position, std::span<const float> logits) {
+      const auto row = static_cast<size_t>(position);
+      if (row + 1 < ids.size()) nll -= RawLogprobs(logits, ids[row + 1], 0).chosen;
+      last.assign(logits.begin(), logits.end());
+    };
+    EXPECT_EQ(TakeAll((*engine)->Submit(std::move(scoring)).value())[0].cause, StopCause::kLength);
     const TensorEntry* want =
         (*tensors)->Find(type + ".prompt" + std::to_string(p) + ".last_logits");
     ASSERT_NE(want, nullptr);
@@ -80,11 +82,9 @@ TEST_P(QuantisedTwin, MatchesItsReference) {
     request.sampling.temperature = 0;
     request.max_tokens = static_cast<int64_t>(greedy.size());
     request.ignore_eos = true;
-    ASSERT_TRUE((*engine)->Submit(std::move(request)).has_value());
     std::vector<TokenId> got;
-    while ((*engine)->busy()) {
-      const std::vector<TokenOutput> outputs = (*engine)->Step().value();
-      for (const TokenOutput& out : outputs) got.push_back(out.id);
+    for (const TokenOutput& out : TakeAll((*engine)->Submit(std::move(request)).value())) {
+      got.push_back(out.id);
     }
     for (size_t i = 0; i < greedy.size() && gaps[i] > kSureGap; ++i)
       ASSERT_EQ(got[i], greedy[i]) << "prompt " << p;

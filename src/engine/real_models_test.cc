@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
+#include "engine/engine_test_util.h"
 #include "format/safetensors.h"
 #include "store/model_store.h"
 
@@ -46,7 +47,7 @@ class RealModel : public testing::TestWithParam<Case> {
     config.model = *path;
     config.context = 512;
     config.backend = GetParam().backend;
-    config.cache_type_k = config.cache_type_v = DType::kF32;
+    config.cache_type_k = config.cache_type_v = KvType::kF32;
     auto engine = Engine::Load(config);
     ASSERT_TRUE(engine.has_value()) << engine.error().message;
     engine_ = *std::move(engine);
@@ -75,16 +76,17 @@ TEST_P(RealModel, LogitsOfEveryPositionMatch) {
     const size_t stride = (vocab + kept - 1) / kept;
     float worst = 0;
     double nll = 0;
-    const Status status = engine_->Forward(ids, nullptr, [&](int64_t first, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) {
-        const std::span<const float> logits = engine_->LogitsRow(i);
-        const auto row = static_cast<size_t>(first + i);
-        for (size_t k = 0; k < kept; ++k)
-          worst = std::max(worst, std::abs(logits[k * stride] - want[row * kept + k]));
-        if (row + 1 < ids.size()) nll -= RawLogprobs(logits, ids[row + 1], 0).chosen;
-      }
-    });
-    ASSERT_TRUE(status.has_value()) << status.error().message;
+    Request scoring;
+    scoring.prompt = ids;
+    scoring.max_tokens = 0;
+    scoring.logits_from = 0;
+    scoring.on_logits = [&](int64_t position, std::span<const float> logits) {
+      const auto row = static_cast<size_t>(position);
+      for (size_t k = 0; k < kept; ++k)
+        worst = std::max(worst, std::abs(logits[k * stride] - want[row * kept + k]));
+      if (row + 1 < ids.size()) nll -= RawLogprobs(logits, ids[row + 1], 0).chosen;
+    };
+    EXPECT_EQ(TakeAll(engine_->Submit(std::move(scoring)).value())[0].cause, StopCause::kLength);
     EXPECT_LE(worst, kLogitTolerance) << tag;
     EXPECT_NEAR(nll / static_cast<double>(ids.size() - 1), texts[t]["mean_nll"].get<double>(),
                 kNllTolerance)
@@ -111,12 +113,9 @@ TEST_P(RealModel, GreedyContinuationMatchesWhereTheModelIsSure) {
     request.sampling.temperature = 0;
     request.max_tokens = static_cast<int64_t>(want.size());
     request.ignore_eos = true;
-    ASSERT_TRUE(engine_->Submit(std::move(request)).has_value());
     std::vector<int32_t> got;
-    while (engine_->busy()) {
-      const auto outputs = engine_->Step();
-      ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
-      for (const TokenOutput& out : *outputs) got.push_back(out.id);
+    for (const TokenOutput& out : TakeAll(engine_->Submit(std::move(request)).value())) {
+      got.push_back(out.id);
     }
     for (size_t i = 0; i < want.size() && gaps[i] > 4 * kLogitTolerance; ++i)
       ASSERT_EQ(got[i], want[i]) << text["text"];

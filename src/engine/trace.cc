@@ -13,7 +13,7 @@ namespace lucid {
 namespace {
 
 // The batch of a step as a workload, for the op table's cost functions.
-Workload WorkloadOf(const StepView& step, const Weights& weights, const KvStorageOptions& kv) {
+Workload WorkloadOf(const StepView& step, const Weights& weights, const KvOptions& kv) {
   Workload work;
   work.sequences.resize(static_cast<size_t>(step.n_sequences));
   for (int32_t t = 0; t < step.n_tokens; ++t) {
@@ -21,8 +21,8 @@ Workload WorkloadOf(const StepView& step, const Weights& weights, const KvStorag
     if (span.count++ == 0) span.start = step.positions[t];
   }
   work.outputs = step.n_outputs;
-  work.k_dtype = kv.k_dtype;
-  work.v_dtype = kv.v_dtype;
+  work.k_type = kv.k_type;
+  work.v_type = kv.v_type;
   work.weight_dtypes = weights.dtypes();
   return work;
 }
@@ -54,7 +54,7 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
         traced.dtype = Name(weights_.dtypes()[static_cast<size_t>(v.id)]);
         break;
       case ValueKind::kKv:
-        traced.dtype = fmt::format("{}/{}", Name(kv_.k_dtype), Name(kv_.v_dtype));
+        traced.dtype = fmt::format("{}/{}", Name(kv_.k_type), Name(kv_.v_type));
         break;
       case ValueKind::kBatch:
         traced.dtype = "I32";

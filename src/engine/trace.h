@@ -11,7 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "exec/observer.h"
-#include "kv/kv_storage.h"
+#include "kv/kv_layout.h"
 #include "models/weights.h"
 #include "plan/op_table.h"
 
@@ -38,7 +38,7 @@ struct TracedOp {
 class TraceRecorder final : public Observer {
  public:
   // `weights` gives the stored dtypes, `kv` those of the cache. Both must outlive the recorder.
-  TraceRecorder(const Weights& weights, const KvStorageOptions& kv) : weights_(weights), kv_(kv) {}
+  TraceRecorder(const Weights& weights, const KvOptions& kv) : weights_(weights), kv_(kv) {}
 
   void AfterOp(const ObservedOp& observed) override;
   const std::vector<TracedOp>& ops() const { return ops_; }
@@ -46,7 +46,7 @@ class TraceRecorder final : public Observer {
 
  private:
   const Weights& weights_;
-  const KvStorageOptions& kv_;
+  const KvOptions& kv_;
   std::vector<TracedOp> ops_;
 };
 

@@ -1,0 +1,39 @@
+// EngineConfig: everything that is decided when a model is loaded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "exec/runner.h"
+#include "sched/scheduler.h"
+#include "tensor/kv_type.h"
+
+namespace lucid {
+
+struct EngineConfig {
+  std::string model = {};  // a path: .gguf, .safetensors or a Hugging Face folder
+  int n_threads = 0;       // 0: one per physical core
+  int64_t context = 0;     // positions of a sequence; 0: what the model was trained for
+  int64_t batch = 512;     // most tokens computed in one step
+  BackendKind backend = BackendKind::kCpu;
+  std::string isa = {};  // "" or "auto": the best this CPU has
+
+  // The cache.
+  KvType cache_type_k = KvType::kF16;
+  KvType cache_type_v = KvType::kF16;
+  int64_t kv_block_size = 32;  // positions in a block
+  int64_t kv_memory = 0;       // bytes; 0: room for n_parallel + 1 full contexts, at most half of
+                               // the memory that is available
+  int64_t swap_memory = 0;     // bytes for sequences that are preempted by swapping
+  bool prefix_sharing = true;
+  bool strict = false;  // a prompt never reuses cache blocks of generated tokens
+
+  // Scheduling.
+  int32_t n_parallel = 16;   // most sequences that run at once
+  int64_t max_queue = 1024;  // most requests that wait; one more is refused
+  int64_t chunk = 0;         // most prompt tokens in a step; 0: batch
+  double itl_target_ms = 0;  // > 0: prompts are cut so that steps with streams stay within this
+  PreemptionMode preemption = PreemptionMode::kRecompute;
+};
+
+}  // namespace lucid

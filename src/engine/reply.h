@@ -1,0 +1,65 @@
+// What the loop keeps of a request that it serves, and of each of its replies.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "decode/beam_search.h"
+#include "decode/sampler.h"
+#include "decode/stop.h"
+#include "engine/kv_audit.h"
+#include "engine/request.h"
+#include "engine/stream_channel.h"
+#include "kv/eviction.h"
+#include "sched/sequence.h"
+#include "text/detokenizer.h"
+
+namespace lucid {
+
+using Clock = std::chrono::steady_clock;
+
+inline double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// One sequence's way to a text.
+struct Reply {
+  int32_t index = 0;
+  SequenceId sequence = 0;
+  StopMatcher stop;
+  std::optional<Detokenizer> detokenizer;  // none where the model has no tokenizer
+  std::unique_ptr<Evictor> evictor;        // none for the full cache
+  int64_t generated = 0;                   // tokens of the reply
+  Clock::time_point first_token;
+  bool done = false;
+  std::optional<TokenOutput> last_output;  // ready, but the audit of its token is not
+  // Beams only.
+  double logprob_sum = 0;
+  std::vector<LogprobResult> logprobs;  // of its tokens, where the request asks for them
+  std::vector<TokenProb> candidates;    // most likely next tokens; empty while being computed
+};
+
+struct ActiveRequest {
+  RequestId id = 0;
+  Request request;
+  std::shared_ptr<StreamChannel> stream;
+  SamplerChain sampler;
+  int64_t max_length = 0;  // of a sequence: prompt and reply
+  Clock::time_point submitted;
+  std::optional<Clock::time_point> first_step;
+  RequestStats stats;       // of the prompt; a handed-over request brings earlier ones
+  int64_t next_logits = 0;  // first position whose logits were not reported yet
+  std::vector<std::unique_ptr<Reply>> replies;
+  std::optional<BeamSearch> beam;
+  std::unique_ptr<KvAuditor> auditor;  // with a shadow sequence on the full cache
+  SequenceId shadow = 0;
+  bool ended = false;
+
+  bool wants_prompt_logits() const { return request.on_logits && request.logits_from >= 0; }
+  const std::vector<TokenId>& prompt() const { return request.prompt; }
+};
+
+}  // namespace lucid
