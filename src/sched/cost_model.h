@@ -1,4 +1,6 @@
 // CostModel: how long a step takes, learnt from the steps that ran.
+//
+// seconds = w . {1, decode tokens, decode keys, prefill tokens, prefill pairs}, every w >= 0.
 #pragma once
 
 #include <array>
@@ -14,20 +16,27 @@ struct StepLoad {
   int64_t prefill_pairs = 0;  // (query, key) pairs of prefill rows
 };
 
-// Recursive least squares with forgetting over {1, decode tokens, decode keys, prefill tokens,
-// prefill pairs}; coefficients below zero count as zero.
+// Recursive least squares of the relative error. Old steps are forgotten where newer ones say the
+// same thing: a long stretch without prefill does not wash out what prefill costs.
 class CostModel {
  public:
-  CostModel();
-  void Observe(const StepLoad& load, double seconds);
-  double Predict(const StepLoad& load) const;  // seconds; 0 before anything was observed
+  void Observe(const StepLoad& load, double seconds);  // seconds > 0
+  double Predict(const StepLoad& load) const;          // seconds; 0 before anything was observed
   int64_t observations() const { return observations_; }
+  // The longest prefill that was observed: how far the model can be trusted.
+  int64_t most_prefill_tokens() const { return most_prefill_tokens_; }
 
  private:
   static constexpr int kFeatures = 5;
-  std::array<double, kFeatures> weights_{};
-  std::array<std::array<double, kFeatures>, kFeatures> covariance_{};
+  using Vector = std::array<double, kFeatures>;
+
+  static Vector Features(const StepLoad& load);
+  void Solve(const Vector& target);
+
+  Vector weights_{};
+  std::array<Vector, kFeatures> information_{};  // sum of x x^T over the steps, weighted by age
   int64_t observations_ = 0;
+  int64_t most_prefill_tokens_ = 0;
 };
 
 }  // namespace lucid

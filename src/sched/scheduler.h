@@ -6,9 +6,16 @@
 //   scheduler.Commit(plan, seconds);      // publishes blocks, learns the cost of the step
 //
 // Every step is a mixed one: first a token of each decoding sequence, then prefill chunks with what
-// is left of the budget (SARATHI, Agrawal et al. 2023; Orca, Yu et al. 2022). Order: priority,
-// which grows while a sequence waits, so that nobody waits for ever; between equals the client that
-// was served least; then arrival. When blocks run out the last in this order is preempted.
+// is left of the budget (SARATHI, Agrawal et al. 2023; Orca, Yu et al. 2022). When blocks run out
+// blocked sequences are preempted, then the last in the order.
+//
+// Order (order.h): priority, which grows with age up to the highest one present; between equals the
+// client that was served least (virtual token counters, Sheng et al. 2023, arXiv 2401.00588); then
+// arrival. What is very old goes before everything else, the oldest first.
+//
+// Why every request ends: a sequence is admitted only when all of its known tokens fit beside what
+// the running ones still have to compute, so between two preemptions somebody gained a token that
+// is never lost; and whoever is first in the order is preempted for nobody.
 //
 // Knows nothing of models or text. Not thread-safe: the engine's loop owns it.
 #pragma once
@@ -41,6 +48,7 @@ struct SchedulerOptions {
                                   // cost model says that the step stays within this
   int64_t min_chunk = 16;         // but not shorter than this (while tokens are left)
   PreemptionMode preemption = PreemptionMode::kRecompute;
+  int64_t aging_steps = 256;  // steps after which a sequence counts as one priority higher
 };
 
 // Tokens [first, first + count) of a sequence.
@@ -57,7 +65,7 @@ struct StepPlan {
   std::vector<Chunk> chunks;  // decode rows first; sharers of a prefix side by side
   int64_t decode_tokens = 0;
   int64_t prefill_tokens = 0;
-  int64_t chunk_limit = 0;  // the prefill budget that was chosen
+  int64_t chunk_limit = 0;  // most prefill tokens that this step may have
   bool empty() const { return chunks.empty() && preempt.empty(); }
 };
 
@@ -81,17 +89,21 @@ struct SchedulerStats {
 
 class Scheduler {
  public:
-  // `cache` must outlive the scheduler.
+  // `cache` must outlive the scheduler. Limits below 1 count as 1.
   Scheduler(const SchedulerOptions& options, KvCache& cache);
   ~Scheduler();
 
-  // kCapacity with both numbers if it could never fit the cache, or if the queue is full.
+  // kCapacity with both numbers if it could never fit the cache, or if the queue is full;
+  // kInvalidArgument if there is no token.
   Result<SequenceId> Add(SequenceSpec spec);
-  // A twin that shares the parent's cache. If the parent is not running, the twin waits.
+  // A twin that shares the parent's cache. If the parent is not running, or max_sequences run
+  // already, the twin waits and computes again what the cache does not give it.
   SequenceId Fork(SequenceId parent);
   // A sequence whose cache was filled from a snapshot: runs at once. `kv` holds n_computed tokens.
+  // Errors as Add's, and kCapacity where max_sequences run already; `kv` stays the caller's then.
   Result<SequenceId> Adopt(SequenceSpec spec, SequenceHandle kv, int64_t n_computed);
   void Append(SequenceId id, int32_t token);
+  // A blocked sequence keeps its place, but others may take it if they need its blocks.
   void SetBlocked(SequenceId id, bool blocked);
   void SetMaxChunk(SequenceId id, int64_t tokens);
   // Ends a sequence in any state and gives its blocks back (its prefix stays cached).
@@ -103,7 +115,8 @@ class Scheduler {
   // Chunks whose blocks could not be had after all are taken out of the plan; so are others' that
   // were preempted.
   void Apply(StepPlan& plan);
-  // n_computed grows by the chunks; `seconds` is what running them took (0: unknown).
+  // n_computed grows by the chunks; `seconds` is what running them took (0: unknown). Once per
+  // Apply, also if no chunk is left; chunks of sequences that were removed since are passed over.
   void Commit(const StepPlan& plan, double seconds);
 
   const SchedulerStats& stats() const;

@@ -2,6 +2,7 @@
 // that share their prompt (parallel samples, beams).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,11 +40,19 @@ struct Sequence {
   int64_t cached_tokens = 0;    // of the prompt, found in the tree when it was first admitted
   bool blocked = false;         // must not be computed for now (a beam that waits for its siblings)
   int64_t max_chunk = 0;        // most tokens of it in one step; 0: no limit of its own
-  int64_t waiting_since = 0;    // step number at which it last began to wait
+  int64_t waiting_since = 0;    // step number at which it came: it gains rank from there on, also
+                                // while it runs, so that a preemption costs it no rank
+  int64_t furthest = 0;         // the most tokens that were ever computed of it
+  int64_t last_step = -1;       // step number at which tokens of it were last computed
   int64_t preemptions = 0;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t to_compute() const { return length() - n_computed; }
+  // Tokens that the cache may give it: blocks of generated tokens would make the reply's bits
+  // depend on whose they are, so a preempted sequence finds its prompt only. At least one is left
+  // to do.
+  int64_t most_cached() const { return std::min(length() - 1, spec.n_prompt); }
+  int64_t most_places() const { return spec.max_places > 0 ? spec.max_places : spec.max_length; }
   // Its next token is the newest one: one row, whose logits give the next token of the reply.
   bool decoding() const { return to_compute() == 1 && length() > spec.n_prompt; }
 };
