@@ -1,9 +1,11 @@
-// Attention and KvStore of every instruction set against the reference and the fixtures, over block
-// tables in random order, and the promise that a token's bits depend on its own sequence alone.
+// Attention and KvStore of every instruction set and cache type against the reference and the
+// fixtures, over block tables in random order, and the promise that a token's bits depend on its
+// own sequence alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "kernels/kernel_test_util.h"
 
@@ -14,40 +16,81 @@ using namespace testing_util;  // NOLINT: the helpers of these tests
 
 struct CacheShape {
   int32_t n_heads = 4, kv_heads = 2, k_dim = 16, v_dim = 16, block_size = 8;
-  DType dtype = DType::kF32;
+  KvType type = KvType::kF32;
 };
 
-// A cache with room for `capacity` positions of each sequence; its blocks are shuffled, and all
-// bytes are NaN at first.
-struct Cache {
-  CacheShape shape;
-  std::vector<std::byte> k, v;
-  std::vector<int32_t> tables;
-  int32_t stride;
-  KvView view;
+std::string Describe(const CacheShape& s) {
+  return fmt::format("{} heads {}/{} dims {}/{} blocks {}", Name(s.type), s.n_heads, s.kv_heads,
+                     s.k_dim, s.v_dim, s.block_size);
+}
 
-  Cache(const CacheShape& s, int32_t sequences, int32_t capacity) : shape(s) {
+// A cache with room for `capacity` positions of each sequence. Its blocks are shuffled, table by
+// table; all bytes are NaN at first. Nothing reads the first block table: its entries lead nowhere.
+struct Cache {
+  static constexpr int32_t kPages = 1, kRecent = 2, kTables = 3;  // block tables
+  CacheShape shape;
+  std::vector<std::byte> pages, recent;
+  std::vector<int32_t> tables;  // [kTables][sequences][stride]
+  int32_t sequences;
+  int32_t stride;
+
+  Cache(const CacheShape& s, int32_t n, int32_t capacity) : shape(s), sequences(n) {
     stride = (capacity + s.block_size - 1) / s.block_size;
-    tables.resize(static_cast<size_t>(sequences * stride));
-    std::iota(tables.begin(), tables.end(), 0);
-    std::shuffle(tables.begin(), tables.end(), std::mt19937(5));
-    const int64_t vectors = int64_t{sequences} * stride * s.kv_heads * s.block_size;
-    k.assign(static_cast<size_t>(vectors * RowBytes(s.dtype, s.k_dim)), std::byte{0xff});
-    v.assign(static_cast<size_t>(vectors * RowBytes(s.dtype, s.v_dim)), std::byte{0xff});
-    view = {k.data(), v.data(), s.dtype, s.dtype, s.kv_heads, s.k_dim, s.v_dim, s.block_size};
+    const int64_t blocks = int64_t{n} * stride;
+    tables.assign(static_cast<size_t>(kTables * blocks), INT32_MIN);
+    for (const int32_t table : {kPages, kRecent}) {
+      const auto begin = tables.begin() + table * blocks;
+      std::iota(begin, begin + blocks, 0);
+      std::shuffle(begin, begin + blocks, std::mt19937(5u + static_cast<uint32_t>(table)));
+    }
+    pages.assign(static_cast<size_t>(blocks * PageBytes(s.type)), std::byte{0xff});
+    if (s.type == KvType::kKivi2) {
+      recent.assign(static_cast<size_t>(blocks * PageBytes(KvType::kF16)), std::byte{0xff});
+    }
+  }
+  int64_t HeadBytes(KvType type, bool keys) const {
+    return KvHeadBytes(type, keys, keys ? shape.k_dim : shape.v_dim, shape.block_size);
+  }
+  int64_t PageBytes(KvType type) const {
+    return shape.kv_heads * (HeadBytes(type, true) + HeadBytes(type, false));
+  }
+  KvPages PagesOf(std::vector<std::byte>& bytes, KvType type, int32_t table) {
+    return {bytes.data(), PageBytes(type), shape.kv_heads * HeadBytes(type, true), type, type,
+            table};
+  }
+  KvView View() {
+    KvView view;
+    view.pages = PagesOf(pages, shape.type, kPages);
+    if (shape.type == KvType::kKivi2) view.recent = PagesOf(recent, KvType::kF16, kRecent);
+    view.n_heads = shape.kv_heads;
+    view.k_dim = shape.k_dim;
+    view.v_dim = shape.v_dim;
+    view.block_size = shape.block_size;
+    view.layer = 1;
+    return view;
+  }
+  int32_t& Entry(int32_t table, int32_t sequence, int32_t block) {
+    return tables[static_cast<size_t>((table * sequences + sequence) * stride + block)];
+  }
+  std::byte* Page(std::vector<std::byte>& bytes, KvType type, int32_t block) {
+    return bytes.data() + block * PageBytes(type);
   }
 };
 
 // A step: tokens (sequence, position), in sequence order.
 struct Batch {
-  std::vector<int32_t> sequence, positions;
+  std::vector<int32_t> sequence, positions, dropped;
+  std::vector<KeyScores> scores;
   StepView Step(const Cache& cache) const {
     StepView step;
     step.n_tokens = static_cast<int32_t>(positions.size());
+    step.n_sequences = cache.sequences;
     step.positions = positions.data();
     step.sequence = sequence.data();
     step.block_tables = cache.tables.data();
     step.block_table_stride = cache.stride;
+    step.dropped = dropped.empty() ? nullptr : dropped.data();
+    step.scores = scores.empty() ? nullptr : scores.data();
     return step;
   }
   void Add(int32_t seq, int32_t begin, int32_t end) {
@@ -58,28 +101,38 @@ struct Batch {
   }
 };
 
-void FillCache(std::string_view isa, Cache& cache, int32_t sequences, int32_t length) {
-  Batch all;
-  for (int32_t s = 0; s < sequences; ++s) all.Add(s, 0, length);
-  const size_t n = all.positions.size() * static_cast<size_t>(cache.shape.kv_heads);
-  const auto k = RandomFloats(n * static_cast<size_t>(cache.shape.k_dim), 11);
-  const auto v = RandomFloats(n * static_cast<size_t>(cache.shape.v_dim), 12);
-  const KvStoreArgs args{cache.view, k.data(), v.data()};
-  RunAs(KernelOf(isa, KernelOp::kKvStore, &args), &args, all.Step(cache), 3);
+// Keys and values of positions [begin, end) of every sequence, each a function of sequence and
+// position alone.
+void Fill(std::string_view isa, Cache& cache, int32_t begin, int32_t end) {
+  const CacheShape& s = cache.shape;
+  Batch batch;
+  std::vector<float> k, v;
+  for (int32_t sequence = 0; sequence < cache.sequences; ++sequence) {
+    batch.Add(sequence, begin, end);
+    for (int32_t p = begin; p < end; ++p) {
+      const auto seed = static_cast<uint32_t>(1000 * sequence + p);
+      const auto k_row = RandomFloats(static_cast<size_t>(s.kv_heads * s.k_dim), 2 * seed);
+      const auto v_row = RandomFloats(static_cast<size_t>(s.kv_heads * s.v_dim), 2 * seed + 1);
+      k.insert(k.end(), k_row.begin(), k_row.end());
+      v.insert(v.end(), v_row.begin(), v_row.end());
+    }
+  }
+  const KvStoreArgs args{cache.View(), k.data(), v.data()};
+  RunAs(KernelOf(isa, KernelOp::kKvStore, &args), &args, batch.Step(cache), 3);
 }
 
-std::vector<float> Attend(std::string_view isa, const Cache& cache, AttentionArgs args,
-                          const Batch& batch, const std::vector<float>& q, int threads) {
+std::vector<float> Attend(std::string_view isa, Cache& cache, AttentionArgs args,
+                          const Batch& batch, std::span<const float> q, int threads) {
   std::vector<float> y(
       batch.positions.size() * static_cast<size_t>(args.n_heads * cache.shape.v_dim), NAN);
-  args.kv = cache.view;
+  args.kv = cache.View();
   args.q = q.data();
   args.y = y.data();
   RunAs(KernelOf(isa, KernelOp::kAttention, &args), &args, batch.Step(cache), threads);
   return y;
 }
 
-AttentionArgs ArgsOf(const CacheShape& s, int32_t window, float softcap) {
+AttentionArgs ArgsOf(const CacheShape& s, int32_t window = 0, float softcap = 0) {
   AttentionArgs args;
   args.n_heads = s.n_heads;
   args.window = window;
@@ -88,43 +141,121 @@ AttentionArgs ArgsOf(const CacheShape& s, int32_t window, float softcap) {
   return args;
 }
 
-const CacheShape kShapes[] = {
-    {4, 4, 16, 16, 8, DType::kF32},      {9, 3, 64, 64, 16, DType::kF16},
-    {4, 1, 256, 256, 32, DType::kF16},   {6, 2, 24, 40, 5, DType::kBF16},
-    {2, 1, 7, 3, 1, DType::kF32},        {32, 1, 33, 17, 128, DType::kF16},
-    {16, 2, 128, 128, 64, DType::kBF16},
-};
+size_t QueryWidth(const CacheShape& s) {
+  return static_cast<size_t>(s.n_heads * s.k_dim);
+}
+std::vector<float> QueriesOf(const Batch& batch, const CacheShape& s, float scale = 1.0f) {
+  return RandomFloats(batch.positions.size() * QueryWidth(s), 13, scale);
+}
+
+// Each token of a batch in a step of its own.
+std::vector<float> AttendAlone(std::string_view isa, Cache& cache, const AttentionArgs& args,
+                               const Batch& batch, std::span<const float> q) {
+  const size_t width = QueryWidth(cache.shape);
+  std::vector<float> all;
+  for (size_t i = 0; i < batch.positions.size(); ++i) {
+    Batch one;
+    one.dropped = batch.dropped;
+    one.Add(batch.sequence[i], batch.positions[i], batch.positions[i] + 1);
+    const auto y =
+        Attend(isa, cache, args, one, q.subspan(i * width, width), 1 + static_cast<int>(i % 3));
+    all.insert(all.end(), y.begin(), y.end());
+  }
+  return all;
+}
+
+// Every cache type with dims and blocks of all sorts, kivi2's a multiple of 4.
+std::vector<CacheShape> Shapes() {
+  std::vector<CacheShape> shapes;
+  for (const KvType type : AllKvTypes()) {
+    for (CacheShape s : {CacheShape{4, 4, 16, 16, 8, type}, CacheShape{9, 3, 64, 64, 16, type},
+                         CacheShape{2, 1, 256, 256, 32, type}, CacheShape{6, 2, 24, 40, 5, type},
+                         CacheShape{2, 1, 7, 3, 1, type}, CacheShape{32, 1, 33, 17, 128, type},
+                         CacheShape{8, 2, 128, 80, 64, type}}) {
+      if (!IsRowType(type)) s.block_size = (s.block_size + 3) / 4 * 4;
+      shapes.push_back(s);
+    }
+  }
+  return shapes;
+}
+// Long enough for kivi2 to have packed something.
+int32_t LengthFor(const CacheShape& s) {
+  return IsRowType(s.type) ? 150 : 128 + 2 * s.block_size + 40;
+}
 
 TEST(KvStore, WritesTheBytesTheReferenceWrites) {
   for (const std::string& isa : CpuIsas()) {
-    for (const CacheShape& shape : kShapes) {
-      Cache want(shape, 2, 19);
-      Cache got(shape, 2, 19);
-      FillCache("reference", want, 2, 19);
-      FillCache(isa, got, 2, 19);
-      EXPECT_EQ(got.k, want.k) << isa << ' ' << Name(shape.dtype);
-      EXPECT_EQ(got.v, want.v) << isa << ' ' << Name(shape.dtype);
+    for (const CacheShape& shape : Shapes()) {
+      const int32_t length = LengthFor(shape);
+      Cache want(shape, 2, length);
+      Cache got(shape, 2, length);
+      Fill("reference", want, 0, length);
+      Fill(isa, got, 0, length);
+      EXPECT_EQ(got.pages, want.pages) << isa << ' ' << Describe(shape);
+      EXPECT_EQ(got.recent, want.recent) << isa << ' ' << Describe(shape);
     }
+  }
+}
+
+TEST(KvStore, TheBytesAreTheSameForAnyChunks) {
+  std::vector<std::string> isas = CpuIsas();
+  isas.emplace_back("reference");
+  for (const std::string& isa : isas) {
+    for (const CacheShape& shape : Shapes()) {
+      const int32_t length = LengthFor(shape);
+      Cache want(shape, 2, length);
+      Fill(isa, want, 0, length);
+      for (const int32_t chunk : {1, 37}) {
+        Cache got(shape, 2, length);
+        for (int32_t p = 0; p < length; p += chunk) {
+          Fill(isa, got, p, std::min(length, p + chunk));
+        }
+        EXPECT_EQ(got.pages, want.pages) << isa << ' ' << Describe(shape);
+        EXPECT_EQ(got.recent, want.recent) << isa << ' ' << Describe(shape);
+      }
+    }
+  }
+}
+
+TEST(KvStore, PlacesAreInFrontOfPositionsByWhatWasDropped) {
+  const CacheShape shape{4, 2, 16, 16, 8, KvType::kInt8};
+  for (const std::string isa : {"reference", "generic"}) {
+    Cache want(shape, 1, 16);
+    Cache got(shape, 1, 16);
+    const auto k = RandomFloats(static_cast<size_t>(3 * shape.kv_heads * shape.k_dim), 1);
+    const auto store = [&](Cache& cache, const Batch& batch) {
+      const KvStoreArgs args{cache.View(), k.data(), k.data()};
+      RunAs(KernelOf(isa, KernelOp::kKvStore, &args), &args, batch.Step(cache), 2);
+    };
+    Batch batch;
+    batch.Add(0, 6, 9);
+    store(want, batch);
+    Batch late;
+    late.Add(0, 1006, 1009);
+    late.dropped = {0, 1000, 0};
+    store(got, late);
+    EXPECT_EQ(got.pages, want.pages) << isa;
   }
 }
 
 TEST(Attention, MatchesTheReferenceForPromptsDecodeWindowsAndCaps) {
   for (const std::string& isa : CpuIsas()) {
-    for (const CacheShape& shape : kShapes) {
-      Cache cache(shape, 2, 150);
-      FillCache("reference", cache, 2, 150);
+    for (const CacheShape& shape : Shapes()) {
+      const int32_t length = LengthFor(shape);
+      Cache cache(shape, 2, length);
+      Fill("reference", cache, 0, length);
       Batch batch;
-      batch.Add(0, 0, 9);
-      batch.Add(0, 60, 70);
-      batch.Add(1, 149, 150);
-      const auto q = RandomFloats(
-          batch.positions.size() * static_cast<size_t>(shape.n_heads * shape.k_dim), 13, 2.0f);
-      for (int32_t window : {0, 1, 7, 64, 100}) {
+      batch.Add(0, 0, 3);
+      batch.Add(0, 60, 64);
+      batch.Add(0, length - 12, length - 8);
+      batch.Add(1, length - 1, length);
+      const auto q = QueriesOf(batch, shape, 2.0f);
+      for (int32_t window : {0, 1, 7, 100}) {
         for (float softcap : {0.0f, 5.0f}) {
           const AttentionArgs args = ArgsOf(shape, window, softcap);
           const auto want = Attend("reference", cache, args, batch, q, 2);
-          ExpectNear(Attend(isa, cache, args, batch, q, 2), want, 1e-5, 2e-6,
-                     fmt::format("{} window {} cap {} dim {}", isa, window, softcap, shape.k_dim));
+          ExpectNear(Attend(isa, cache, args, batch, q, 2), want, 1e-5, 4e-6,
+                     fmt::format("{} window {} cap {} {}", isa, window, softcap, Describe(shape)));
         }
       }
     }
@@ -133,40 +264,187 @@ TEST(Attention, MatchesTheReferenceForPromptsDecodeWindowsAndCaps) {
 
 TEST(Attention, ATokenHasTheSameBitsAloneAndInAnyBatchForAnyNumberOfThreads) {
   for (const std::string& isa : CpuIsas()) {
-    for (const CacheShape& shape : kShapes) {
-      Cache cache(shape, 3, 140);
-      FillCache(isa, cache, 3, 140);
+    for (const CacheShape& shape : Shapes()) {
+      const int32_t length = LengthFor(shape);
+      Cache cache(shape, 3, length);
+      Fill(isa, cache, 0, length);
       Batch all;
-      all.Add(0, 0, 140);
-      all.Add(1, 139, 140);
-      all.Add(2, 30, 80);
-      const auto width_q = static_cast<size_t>(shape.n_heads * shape.k_dim);
-      const auto width_y = static_cast<size_t>(shape.n_heads * shape.v_dim);
-      const auto q = RandomFloats(all.positions.size() * width_q, 14);
+      all.Add(0, length - 70, length);
+      all.Add(1, length - 1, length);
+      all.Add(2, 30, 45);
+      const auto q = QueriesOf(all, shape);
+      const size_t width_q = QueryWidth(shape);
+      const auto width_y = static_cast<std::ptrdiff_t>(shape.n_heads * shape.v_dim);
       for (int32_t window : {0, 33}) {
-        const AttentionArgs args = ArgsOf(shape, window, 0);
-        std::vector<float> alone;
-        for (size_t i = 0; i < all.positions.size(); ++i) {
-          Batch one;
-          one.Add(all.sequence[i], all.positions[i], all.positions[i] + 1);
-          const std::vector<float> q_one(
-              q.begin() + static_cast<std::ptrdiff_t>(i * width_q),
-              q.begin() + static_cast<std::ptrdiff_t>((i + 1) * width_q));
-          const auto y = Attend(isa, cache, args, one, q_one, 1 + static_cast<int>(i % 3));
-          alone.insert(alone.end(), y.begin(), y.end());
-        }
-        for (int threads = 1; threads <= 5; ++threads) {
+        const AttentionArgs args = ArgsOf(shape, window);
+        const std::vector<float> alone = AttendAlone(isa, cache, args, all, q);
+        for (const int threads : {1, 2, 5}) {
           ExpectSameBits(Attend(isa, cache, args, all, q, threads), alone,
-                         fmt::format("{} threads {} dim {}", isa, threads, shape.k_dim));
+                         fmt::format("{} threads {} {}", isa, threads, Describe(shape)));
         }
         Batch part;  // another chunk of the same prompt
-        part.Add(0, 37, 101);
-        const std::vector<float> q_part(q.begin() + static_cast<std::ptrdiff_t>(37 * width_q),
-                                        q.begin() + static_cast<std::ptrdiff_t>(101 * width_q));
-        const std::vector<float> want(alone.begin() + static_cast<std::ptrdiff_t>(37 * width_y),
-                                      alone.begin() + static_cast<std::ptrdiff_t>(101 * width_y));
+        part.Add(0, length - 70 + 7, length - 20);
+        const auto q_part = std::span(q).subspan(7 * width_q, 43 * width_q);
+        const std::vector<float> want(alone.begin() + 7 * width_y, alone.begin() + 50 * width_y);
         ExpectSameBits(Attend(isa, cache, args, part, q_part, 2), want, isa);
       }
+    }
+  }
+}
+
+// Sequences 1 and up read the first `blocks` blocks of sequence 0.
+void SharePrefix(Cache& cache, int32_t blocks) {
+  for (const int32_t table : {Cache::kPages, Cache::kRecent}) {
+    for (int32_t s = 1; s < cache.sequences; ++s) {
+      for (int32_t b = 0; b < blocks; ++b) cache.Entry(table, s, b) = cache.Entry(table, 0, b);
+    }
+  }
+}
+
+TEST(Attention, SequencesThatShareAPrefixHaveTheBitsOfEachAlone) {
+  for (const std::string& isa : CpuIsas()) {
+    for (const KvType type : AllKvTypes()) {
+      for (const int32_t block_size : {16, 24, 64}) {
+        const CacheShape shape{6, 2, 40, 33, block_size, type};
+        const int32_t length = 230;
+        Cache cache(shape, 7, length);
+        SharePrefix(cache, 160 / block_size);
+        Fill(isa, cache, 0, length);
+        Batch all;  // decoding at different places, one that shares nothing, and a prompt
+        for (int32_t s = 0; s < 7; ++s) {
+          if (s == 3) cache.Entry(Cache::kPages, s, 0) = cache.Entry(Cache::kPages, s, 1);
+          all.Add(s, length - 1 - 2 * s, s == 5 ? length : length - 2 * s);
+        }
+        const auto q = QueriesOf(all, shape);
+        for (int32_t window : {0, 150}) {
+          const AttentionArgs args = ArgsOf(shape, window);
+          const std::vector<float> alone = AttendAlone(isa, cache, args, all, q);
+          for (const int threads : {1, 2, 3}) {
+            ExpectSameBits(Attend(isa, cache, args, all, q, threads), alone,
+                           fmt::format("{} threads {} {}", isa, threads, Describe(shape)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, ReadsPlacesNotPositions) {
+  std::vector<std::string> isas = CpuIsas();
+  isas.emplace_back("reference");
+  for (const std::string& isa : isas) {
+    const CacheShape shape{4, 2, 32, 32, 16, KvType::kF16};
+    Cache cache(shape, 2, 100);
+    Fill(isa, cache, 0, 100);
+    Batch plain, late;
+    plain.Add(0, 60, 90);
+    plain.Add(1, 95, 96);
+    late.Add(0, 560, 590);
+    late.Add(1, 95, 96);
+    late.dropped = {-7, -7, 500, 0, -7, -7};  // [table][sequence]
+    const auto q = QueriesOf(plain, shape);
+    for (const int32_t window : {0, 20}) {
+      const AttentionArgs args = ArgsOf(shape, window);
+      ExpectSameBits(Attend(isa, cache, args, late, q, 2), Attend(isa, cache, args, plain, q, 2),
+                     isa);
+    }
+  }
+}
+
+TEST(Kivi2, AQueryReadsOldBlocksPackedAndTheResidualInFullPrecision) {
+  std::vector<std::string> isas = CpuIsas();
+  isas.emplace_back("reference");
+  for (const std::string& isa : isas) {
+    const CacheShape shape{4, 2, 32, 32, 16, KvType::kKivi2};
+    const int32_t length = 220;
+    Cache cache(shape, 1, length);
+    Fill(isa, cache, 0, length);
+    Batch batch;
+    batch.Add(0, 200, 201);  // packed: blocks that end at 201 - 128 = 73 or before
+    const auto q = QueriesOf(batch, shape);
+    const AttentionArgs args = ArgsOf(shape);
+    const auto want = Attend(isa, cache, args, batch, q, 1);
+    const auto spoil = [&](Cache& c, int32_t first_recent) {
+      for (int32_t b = 0; b * 16 < length; ++b) {
+        const bool packed = b < first_recent;
+        std::vector<std::byte>& bytes = packed ? c.recent : c.pages;
+        const KvType type = packed ? KvType::kF16 : KvType::kKivi2;
+        std::byte* page =
+            c.Page(bytes, type, c.Entry(packed ? Cache::kRecent : Cache::kPages, 0, b));
+        std::fill_n(page, c.PageBytes(type), std::byte{0xff});
+      }
+    };
+    Cache spoilt = cache;
+    spoil(spoilt, 4);
+    ExpectSameBits(Attend(isa, spoilt, args, batch, q, 1), want, isa);
+    spoilt = cache;
+    spoil(spoilt, 5);
+    EXPECT_TRUE(std::isnan(Attend(isa, spoilt, args, batch, q, 1)[0])) << isa;
+    spoilt = cache;
+    spoil(spoilt, 3);  // block 3 packed, and spoilt
+    EXPECT_TRUE(std::isnan(Attend(isa, spoilt, args, batch, q, 1)[0])) << isa;
+  }
+}
+
+// Sums of the attention that the keys of sequence 0 receive, after steps of `chunk` tokens.
+struct Summed {
+  std::vector<float> sums, y;
+};
+Summed SumInChunks(const std::string& isa, Cache& cache, const AttentionArgs& args,
+                   std::span<const float> q, int32_t length, int32_t chunk, int32_t first,
+                   int threads) {
+  const CacheShape& s = cache.shape;
+  const int64_t capacity = length;
+  Summed out;
+  out.sums.assign(static_cast<size_t>(2 * s.kv_heads * capacity), 0.0f);  // layers 0 and 1
+  for (int32_t p = 0; p < length; p += chunk) {
+    const int32_t end = std::min(length, p + chunk);
+    Batch batch;
+    batch.Add(0, p, end);
+    batch.Add(1, length - 3, length - 1);  // a neighbour without sums
+    batch.scores = {{out.sums.data(), s.kv_heads * capacity, capacity, first}, {}};
+    std::vector<float> queries(
+        q.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(p) * QueryWidth(s)),
+        q.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(end) * QueryWidth(s)));
+    queries.resize(batch.positions.size() * QueryWidth(s), 0.5f);
+    const auto y = Attend(isa, cache, args, batch, queries, threads);
+    out.y.insert(out.y.end(), y.begin(), y.begin() + (end - p) * s.n_heads * s.v_dim);
+  }
+  return out;
+}
+
+TEST(KeyScores, AreTheSoftmaxWeightsInTheSameBitsForAnyChunks) {
+  for (const std::string& isa : CpuIsas()) {
+    for (const CacheShape shape :
+         {CacheShape{6, 2, 32, 32, 16, KvType::kF16}, CacheShape{30, 1, 20, 20, 8, KvType::kInt8},
+          CacheShape{2, 2, 16, 16, 64, KvType::kF32}}) {
+      const int32_t length = 90;
+      const int32_t first = 21;
+      Cache cache(shape, 2, length);
+      Fill(isa, cache, 0, length);
+      const auto q = RandomFloats(static_cast<size_t>(length) * QueryWidth(shape), 17, 2.0f);
+      const AttentionArgs args = ArgsOf(shape, 0, 8.0f);
+      const Summed want = SumInChunks("reference", cache, args, q, length, length, first, 1);
+      const Summed whole = SumInChunks(isa, cache, args, q, length, length, first, 1);
+      ExpectNear(whole.sums, want.sums, 1e-4, 1e-6, isa + " " + Describe(shape));
+      ExpectNear(whole.y, want.y, 1e-5, 4e-6, isa + " " + Describe(shape));
+      double mass = 0;
+      for (const float sum : whole.sums) mass += sum;
+      EXPECT_NEAR(mass, shape.n_heads * (length - first), 1e-2);
+      // Layer 0 is another layer's.
+      const int64_t layer = int64_t{shape.kv_heads} * length;
+      EXPECT_TRUE(std::all_of(whole.sums.begin(), whole.sums.begin() + layer,
+                              [](float sum) { return sum == 0.0f; }));
+      for (const int32_t chunk : {1, 7, 64}) {
+        for (const int threads : {1, 3}) {
+          const Summed again = SumInChunks(isa, cache, args, q, length, chunk, first, threads);
+          ExpectSameBits(again.sums, whole.sums, fmt::format("{} chunk {}", isa, chunk));
+          ExpectSameBits(again.y, whole.y, fmt::format("{} chunk {}", isa, chunk));
+        }
+      }
+      Batch plain;  // the outputs are those of attention that sums nothing
+      plain.Add(0, 0, length);
+      ExpectSameBits(whole.y, Attend(isa, cache, args, plain, q, 2), isa);
     }
   }
 }
@@ -192,7 +470,7 @@ TEST(Attention, EqualsTheFixtures) {
   for (const auto& c : fixture.cases) {
     if (c["alibi"] == true || !c["sink"].is_null() || c["causal"] != true) continue;  // other ops
     ++used;
-    CacheShape shape{c["heads"], c["kv_heads"], c["d"], c["dv"], 16, DType::kF32};
+    CacheShape shape{c["heads"], c["kv_heads"], c["d"], c["dv"], 16, KvType::kF32};
     const int32_t keys = c["keys"];
     const int32_t queries = c["queries"];
     Cache cache(shape, 1, keys);
@@ -202,7 +480,7 @@ TEST(Attention, EqualsTheFixtures) {
     const auto want = TokensFirst(fixture.Floats(c["out"]), shape.n_heads, queries, shape.v_dim);
     Batch all;
     all.Add(0, 0, keys);
-    const KvStoreArgs store{cache.view, k.data(), v.data()};
+    const KvStoreArgs store{cache.View(), k.data(), v.data()};
     RunAs(KernelOf("reference", KernelOp::kKvStore, &store), &store, all.Step(cache), 1);
     AttentionArgs args = ArgsOf(shape, c["window"].is_null() ? 0 : c["window"].get<int32_t>(),
                                 c["softcap"].is_null() ? 0 : c["softcap"].get<float>());

@@ -47,12 +47,12 @@ TEST(SelectTables, AnUnknownNameIsAnErrorThatListsTheChoices) {
 }
 
 TEST(ChooseKernel, ARefusalSaysWhyAndFallsThrough) {
-  AttentionArgs args;
-  args.kv.k_dtype = DType::kQ8_0;
+  LinearArgs args;
+  args.w.rank = 3;
   const auto tables = SelectTables("generic").value();
-  const KernelChoice choice = ChooseKernel(tables, KernelOp::kAttention, &args);
+  const KernelChoice choice = ChooseKernel(tables, KernelOp::kLinear, &args);
   EXPECT_EQ(choice.isa, "reference");
-  EXPECT_EQ(choice.refused, "generic: attention.generic wants a cache of F32, F16 or BF16");
+  EXPECT_EQ(choice.refused, "generic: linear.generic wants a weight of two dimensions");
 }
 
 TEST(ChooseKernel, TheReferenceTableHasEveryOp) {

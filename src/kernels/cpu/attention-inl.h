@@ -3,24 +3,24 @@
 //
 // Keys are taken in chunks of kChunk positions that start at multiples of kChunk. For one query
 // head the result is a function of its own query and keys: the order within a chunk follows the
-// absolute position, and chunks follow each other upwards. Query rows of one KV head (the heads of
-// a group, and neighbouring tokens of a prompt) go through a chunk together, so that its keys and
-// values are converted to float once.
+// place, and chunks follow each other upwards. Query rows of one KV head (the heads of a group,
+// neighbouring tokens of a prompt, and tokens of sequences whose block tables agree for the chunk)
+// go through a chunk together, so that its keys and values are read and converted to float once
+// (cascade attention: Juravsky et al. 2024, arXiv 2402.05099).
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/args.h"
 #include "kernels/cpu/decode-inl.h"
-#include "kernels/cpu/elementwise-inl.h"
+#include "kernels/cpu/kv-inl.h"
 #include "kernels/cpu/linear-inl.h"
 #include "kernels/split.h"
 
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int64_t kChunk =
-    64;  // positions: keys and values of a chunk stay in the first-level cache
+constexpr int64_t kChunk = 64;  // places: keys and values of a chunk stay in the first-level cache
 constexpr int64_t kMaxQueries =
     24;  // query rows that share a chunk: a multiple of every kTileTokens
 
@@ -66,50 +66,142 @@ size_t AttentionScratch(const void* args, int64_t /*max_rows*/) {
   return static_cast<size_t>(floats) * sizeof(float);
 }
 
-// The rows of a tile: `tokens` tokens of one sequence from `token`, each with query heads [head,
-// head + heads).
+// Query rows that one thread takes through the cache together: `tokens` tokens from `token`, each
+// with query heads [head, head + heads), all of one KV head. At most kMaxQueries rows.
 struct QueryTile {
   int64_t token;
   int64_t tokens;
   int64_t head;
   int64_t heads;
-  int64_t rows() const { return tokens * heads; }
+  int64_t kv_head;
+};
+inline int64_t RowsOf(const QueryTile& t) {
+  return t.tokens * t.heads;
+}
+
+inline int64_t FirstKey(const AttentionArgs& a, int64_t place) {
+  return a.window > 0 && place >= a.window ? place - a.window + 1 : 0;
+}
+
+// The arrays of the cache, sizes worked out.
+struct CacheArrays {
+  KvArray keys, values;
+  KvArray recent_keys, recent_values;  // kivi2 only
+  bool kivi;
+};
+inline CacheArrays ArraysOf(const KvView& kv) {
+  CacheArrays c = {KeysOf(kv, kv.pages), ValuesOf(kv, kv.pages), {}, {}, HasRecent(kv)};
+  if (c.kivi) {
+    c.recent_keys = KeysOf(kv, kv.recent);
+    c.recent_values = ValuesOf(kv, kv.recent);
+  }
+  return c;
+}
+
+// Where the keys of a token lie.
+struct KeySource {
+  const int32_t* table;
+  const int32_t* recent;  // kivi2
+  int64_t packed;         // kivi2: blocks before this one are read from the packed pages
+};
+inline KeySource SourceOf(const KvView& kv, const StepView& step, int64_t token, int64_t place) {
+  const int32_t sequence = step.sequence[token];
+  if (!HasRecent(kv)) return {step.Table(kv.pages, sequence), nullptr, 0};
+  return {step.Table(kv.pages, sequence), step.Table(kv.recent, sequence), PackedBlocks(kv, place)};
+}
+
+// Neighbouring tokens of a tile with the same key source; together they see places [first, last].
+struct Span {
+  KeySource source;
+  int64_t first;
+  int64_t last;
+  int64_t row;  // the first of its rows in the tile
+  int64_t end;  // and behind the last
 };
 
-inline int64_t FirstKey(const AttentionArgs& a, int64_t position) {
-  return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
+struct Places {
+  int64_t from;
+  int64_t to;
+};
+// What a span sees of the chunk that starts at `base`, relative to it.
+inline Places PartOf(const Span& span, int64_t base) {
+  const int64_t to = Least(kChunk, span.last + 1 - base);
+  return {span.first > base ? span.first - base : 0, to > 0 ? to : 0};
 }
 
-inline void DecodeKv(DType type, const uint8_t* src, float* dst, int64_t n) {
-  if (type == DType::kF16) {
-    DecodeRow<F16>(src, dst, n);
-  } else if (type == DType::kBF16) {
-    DecodeRow<Bf16>(src, dst, n);
-  } else {
-    DecodeRow<F32>(src, dst, n);
+// Whether two sources lead to the same pages for places [begin, end).
+inline bool SameKeys(const CacheArrays& c, const KeySource& x, const KeySource& y, int64_t begin,
+                     int64_t end) {
+  const int64_t last = (end - 1) / c.keys.block_size;
+  for (int64_t block = begin / c.keys.block_size; block <= last; ++block) {
+    const bool x_recent = c.kivi && block >= x.packed;
+    const bool y_recent = c.kivi && block >= y.packed;
+    if (x_recent != y_recent) return false;
+    if ((x_recent ? x.recent : x.table)[block] != (y_recent ? y.recent : y.table)[block]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Splits a tile into spans; returns how many.
+inline int64_t SpansOf(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                       const QueryTile& t, Span* spans) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < t.tokens; ++i) {
+    const int64_t token = t.token + i;
+    const int64_t place = PlaceOf(a.kv, step, token);
+    const KeySource source = SourceOf(a.kv, step, token, place);
+    const int64_t first = FirstKey(a, place);
+    if (n > 0) {
+      Span& span = spans[n - 1];
+      if (span.source.table == source.table && (!c.kivi || span.source.packed == source.packed)) {
+        span.first = Least(span.first, first);
+        span.last = place > span.last ? place : span.last;
+        span.end += t.heads;
+        continue;
+      }
+    }
+    spans[n++] = {source, first, place, i * t.heads, (i + 1) * t.heads};
+  }
+  return n;
+}
+
+// Keys of places [begin, end) to rows begin % kChunk of s.k, and their values to s.v where wanted.
+inline void LoadChunk(const CacheArrays& c, const KeySource& source, int64_t kv_head, int64_t begin,
+                      int64_t end, bool with_values, const AttentionScratchView& s) {
+  const int64_t block_size = c.keys.block_size;
+  for (int64_t p = begin; p < end;) {
+    const int64_t block = p / block_size;
+    const int64_t at = p - block * block_size;
+    const int64_t n = Least(end - p, block_size - at);
+    const bool recent = c.kivi && block >= source.packed;
+    const int64_t page = (recent ? source.recent : source.table)[block];
+    const KvArray& keys = recent ? c.recent_keys : c.keys;
+    const auto* k = reinterpret_cast<const uint8_t*>(HeadOf(keys, page, kv_head));
+    float* k_rows = s.k + p % kChunk * s.k_pad;
+    if (keys.row_bytes == 0) {
+      LoadKiviKeys(k, at, at + n, keys.dim, k_rows, s.k_pad);
+    } else {
+      LoadRows(keys.type, k + at * keys.row_bytes, keys.row_bytes, n, keys.dim, k_rows, s.k_pad);
+    }
+    if (with_values) {
+      const KvArray& values = recent ? c.recent_values : c.values;
+      const auto* v = reinterpret_cast<const uint8_t*>(HeadOf(values, page, kv_head));
+      LoadRows(values.type, v + at * values.row_bytes, values.row_bytes, n, values.dim,
+               s.v + p % kChunk * s.v_pad, s.v_pad);
+    }
+    p += n;
   }
 }
 
-// Keys and values of positions [begin, end) to rows begin % kChunk of s.k and s.v.
-inline void LoadChunk(const KvView& kv, const int32_t* table, int64_t kv_head, int64_t begin,
-                      int64_t end, const AttentionScratchView& s) {
-  const int64_t k_bytes = KvElementBytes(kv.k_dtype) * kv.k_dim;
-  const int64_t v_bytes = KvElementBytes(kv.v_dtype) * kv.v_dim;
-  for (int64_t p = begin; p < end; ++p) {
-    const int64_t row = int64_t{table[p / kv.block_size]} * kv.n_heads + kv_head;
-    const int64_t place = row * kv.block_size + p % kv.block_size;
-    DecodeKv(kv.k_dtype, reinterpret_cast<const uint8_t*>(kv.k) + place * k_bytes,
-             s.k + p % kChunk * s.k_pad, kv.k_dim);
-    DecodeKv(kv.v_dtype, reinterpret_cast<const uint8_t*>(kv.v) + place * v_bytes,
-             s.v + p % kChunk * s.v_pad, kv.v_dim);
-  }
-}
-
-// scores[row][j] = q[row] . k[j] for j in [begin, end), both multiples of kColumns.
-inline void ScoreChunk(const AttentionScratchView& s, int64_t rows, int64_t begin, int64_t end) {
+// scores[row][j] = q[row] . k[j] for rows [row, end_row) and the keys `part`.
+inline void ScoreChunk(const AttentionScratchView& s, int64_t row, int64_t end_row, Places part) {
+  const int64_t begin = part.from / kColumns * kColumns;
+  const int64_t end = (part.to + kColumns - 1) / kColumns * kColumns;
   float out[kTileTokens][kColumns];
-  for (int64_t r = 0; r < rows; r += kTileTokens) {
-    const int64_t m = Least(kTileTokens, rows - r);
+  for (int64_t r = row; r < end_row; r += kTileTokens) {
+    const int64_t m = Least(kTileTokens, end_row - r);
     for (int64_t j = begin; j < end; j += kColumns) {
       TileDotUpTo(m, s.k + j * s.k_pad, s.k_pad, s.q + r * s.k_pad, s.k_pad, s.k_pad, out);
       for (int64_t i = 0; i < m; ++i) {
@@ -117,6 +209,11 @@ inline void ScoreChunk(const AttentionScratchView& s, int64_t rows, int64_t begi
       }
     }
   }
+}
+
+inline F Scaled(const AttentionArgs& a, F score) {
+  const F v = score * Set(a.scale);
+  return a.softcap > 0 ? Set(a.softcap) * Tanh(v / Set(a.softcap)) : v;
 }
 
 // Turns the scores of one row into weights exp(score - max), 0 outside of [begin, end), and updates
@@ -133,8 +230,7 @@ inline void WeighRow(const AttentionArgs& a, const AttentionScratchView& s, int6
   F max = lowest;
   for (int64_t j = 0; j < kChunk; j += kLanes) {
     if (j + kLanes <= begin || j >= end) continue;
-    F v = Load(scores + j) * Set(a.scale);
-    if (a.softcap > 0) v = Set(a.softcap) * Tanh(v / Set(a.softcap));
+    F v = Scaled(a, Load(scores + j));
     const int64_t first = begin > j ? begin - j : 0;
     v = KeepLanes(v, first, Least(end - j, kLanes), lowest);
     Store(scores + j, v);
@@ -194,18 +290,26 @@ void AddValues(const AttentionScratchView& s, int64_t r, int64_t from, int64_t t
   }
 }
 
-inline void AddAllValues(const AttentionScratchView& s, int64_t rows, int64_t from, int64_t to) {
-  int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) AddValues<4>(s, r, from, to);
-  for (; r < rows; ++r) AddValues<1>(s, r, from, to);
+inline void AddAllValues(const AttentionScratchView& s, int64_t row, int64_t end_row, Places part) {
+  int64_t r = row;
+  for (; r + 4 <= end_row; r += 4) AddValues<4>(s, r, part.from, part.to);
+  for (; r < end_row; ++r) AddValues<1>(s, r, part.from, part.to);
+}
+
+inline int64_t TokenOf(const QueryTile& t, int64_t row) {
+  return t.token + row / t.heads;
+}
+// Of all query heads of the step.
+inline int64_t HeadIndex(const AttentionArgs& a, const QueryTile& t, int64_t row) {
+  return TokenOf(t, row) * a.n_heads + t.head + row % t.heads;
 }
 
 inline void StartRows(const AttentionArgs& a, const QueryTile& t, const AttentionScratchView& s) {
   const int64_t k_dim = a.kv.k_dim;
-  for (int64_t r = 0; r < t.rows(); ++r) {
-    const int64_t head = (t.token + r / t.heads) * a.n_heads + t.head + r % t.heads;
+  for (int64_t r = 0; r < RowsOf(t); ++r) {
     float* q = s.q + r * s.k_pad;
-    __builtin_memcpy(q, a.q + head * k_dim, static_cast<size_t>(k_dim) * sizeof(float));
+    __builtin_memcpy(q, a.q + HeadIndex(a, t, r) * k_dim,
+                     static_cast<size_t>(k_dim) * sizeof(float));
     for (int64_t i = k_dim; i < s.k_pad; ++i) q[i] = 0;
     for (int64_t i = 0; i < s.v_pad; ++i) s.sum[r * s.v_pad + i] = 0;
     s.max[r] = -__builtin_inff();
@@ -215,62 +319,172 @@ inline void StartRows(const AttentionArgs& a, const QueryTile& t, const Attentio
 
 inline void FinishRows(const AttentionArgs& a, const QueryTile& t, const AttentionScratchView& s) {
   const int64_t v_dim = a.kv.v_dim;
-  for (int64_t r = 0; r < t.rows(); ++r) {
-    const int64_t head = (t.token + r / t.heads) * a.n_heads + t.head + r % t.heads;
+  for (int64_t r = 0; r < RowsOf(t); ++r) {
+    float* y = a.y + HeadIndex(a, t, r) * v_dim;
     const F total = Set(s.total[r]);
     ForVectors(
         0, v_dim, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-          StoreUpTo(a.y + head * v_dim + i, Load(s.sum + r * s.v_pad + i) / total, n);
+          StoreUpTo(y + i, Load(s.sum + r * s.v_pad + i) / total, n);
         });
   }
 }
 
-// At most kMaxQueries rows, all of KV head `kv_head`.
-inline void AttendTile(const AttentionArgs& a, const StepView& step, const QueryTile& t,
-                       int64_t kv_head, const AttentionScratchView& s) {
-  int64_t first = INT64_MAX;  // over all rows
+// What the query of a row sees of a chunk of which its span sees `part`; from >= to: nothing.
+inline Places RowPart(const AttentionArgs& a, const StepView& step, const QueryTile& t, int64_t row,
+                      int64_t base, Places part) {
+  const int64_t place = PlaceOf(a.kv, step, TokenOf(t, row));
+  const int64_t first = FirstKey(a, place) - base;
+  return {first > part.from ? first : part.from, Least(part.to, place + 1 - base)};
+}
+
+inline void AttendTile(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                       const QueryTile& t, const AttentionScratchView& s) {
+  Span spans[kMaxQueries];
+  const int64_t n = SpansOf(a, step, c, t, spans);
+  int64_t first = INT64_MAX;  // over all spans
   int64_t last = 0;
-  for (int64_t i = 0; i < t.tokens; ++i) {
-    const int64_t position = step.positions[t.token + i];
-    first = Least(first, FirstKey(a, position));
-    last = position > last ? position : last;
+  for (int64_t i = 0; i < n; ++i) {
+    first = Least(first, spans[i].first);
+    last = spans[i].last > last ? spans[i].last : last;
   }
-  const int32_t* table =
-      step.block_tables + int64_t{step.sequence[t.token]} * step.block_table_stride;
   StartRows(a, t, s);
   for (int64_t base = first / kChunk * kChunk; base <= last; base += kChunk) {
-    const int64_t from = first > base ? first - base : 0;
-    const int64_t to = Least(kChunk, last + 1 - base);
-    LoadChunk(a.kv, table, kv_head, base + from, base + to, s);
-    ScoreChunk(s, t.rows(), from / kColumns * kColumns, (to + kColumns - 1) / kColumns * kColumns);
-    for (int64_t r = 0; r < t.rows(); ++r) {
-      const int64_t position = step.positions[t.token + r / t.heads];
-      const int64_t row_first = FirstKey(a, position) - base;
-      WeighRow(a, s, r, row_first > from ? row_first : from, Least(to, position + 1 - base), from,
-               to);
+    for (int64_t i = 0; i < n;) {
+      const Places part = PartOf(spans[i], base);
+      int64_t next = i + 1;
+      if (part.from < part.to) {
+        while (next < n) {  // who reads the same keys of this chunk?
+          const Places other = PartOf(spans[next], base);
+          if (other.from != part.from || other.to != part.to ||
+              !SameKeys(c, spans[i].source, spans[next].source, base + part.from, base + part.to)) {
+            break;
+          }
+          ++next;
+        }
+        const int64_t row = spans[i].row;
+        const int64_t end = spans[next - 1].end;
+        LoadChunk(c, spans[i].source, t.kv_head, base + part.from, base + part.to, true, s);
+        ScoreChunk(s, row, end, part);
+        for (int64_t r = row; r < end; ++r) {
+          const Places seen = RowPart(a, step, t, r, base, part);
+          WeighRow(a, s, r, seen.from, seen.to, part.from, part.to);
+        }
+        AddAllValues(s, row, end, part);
+      }
+      i = next;
     }
-    AddAllValues(s, t.rows(), from, to);
   }
   FinishRows(a, t, s);
 }
 
+// After AttendTile of a tile of one sequence: a second pass over the keys adds the final weights of
+// each row to the sums of KeyScores, row by row.
+inline void SumWeights(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                       const QueryTile& t, const AttentionScratchView& s) {
+  const KeyScores& wanted = step.scores[step.sequence[t.token]];
+  float* sums = wanted.sums + a.kv.layer * wanted.layer_stride + t.kv_head * wanted.capacity;
+  Span spans[kMaxQueries];
+  const int64_t n = SpansOf(a, step, c, t, spans);
+  for (int64_t i = 0; i < n; ++i) {
+    const Span& span = spans[i];
+    int64_t row = span.row;
+    while (row < span.end && step.positions[TokenOf(t, row)] < wanted.first_position) ++row;
+    if (row == span.end) continue;
+    for (int64_t base = span.first / kChunk * kChunk; base <= span.last; base += kChunk) {
+      const Places part = PartOf(span, base);
+      LoadChunk(c, span.source, t.kv_head, base + part.from, base + part.to, false, s);
+      ScoreChunk(s, row, span.end, part);
+      for (int64_t r = row; r < span.end; ++r) {
+        const Places seen = RowPart(a, step, t, r, base, part);
+        const F max = Set(s.max[r]);
+        const F total = Set(s.total[r]);
+        ForVectors(
+            seen.from, seen.to, [&](int64_t j, int64_t count) __attribute__((always_inline)) {
+              const F weight = Exp(Scaled(a, LoadUpTo(s.scores + r * kChunk + j, count)) - max);
+              float* sum = sums + base + j;
+              StoreUpTo(sum, LoadUpTo(sum, count) + weight / total, count);
+            });
+      }
+    }
+  }
+}
+
+// All query heads of one KV head for the tokens [begin, end) of a sequence whose weights are
+// summed: in order, by one thread.
+inline void AttendSummed(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                         int64_t begin, int64_t end, int64_t kv_head,
+                         const AttentionScratchView& s) {
+  const int64_t group = a.n_heads / a.kv.n_heads;
+  const int64_t tile_tokens = group < kMaxQueries ? kMaxQueries / group : 1;
+  for (int64_t token = begin; token < end; token += tile_tokens) {
+    for (int64_t head = 0; head < group; head += kMaxQueries) {
+      const QueryTile tile = {token, Least(tile_tokens, end - token), kv_head * group + head,
+                              Least(kMaxQueries, group - head), kv_head};
+      AttendTile(a, step, c, tile, s);
+      SumWeights(a, step, c, tile, s);
+    }
+  }
+}
+
 // One token's query heads [begin, end) of all of the model's.
-inline void AttendHeads(const AttentionArgs& a, const StepView& step, int64_t token, int64_t begin,
-                        int64_t end, const AttentionScratchView& s) {
+inline void AttendHeads(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                        int64_t token, int64_t begin, int64_t end, const AttentionScratchView& s) {
   const int64_t group = a.n_heads / a.kv.n_heads;
   for (int64_t head = begin; head < end;) {
     const int64_t kv_head = head / group;
     const int64_t heads = Least(Least(end, (kv_head + 1) * group) - head, kMaxQueries);
-    AttendTile(a, step, {token, 1, head, heads}, kv_head, s);
+    AttendTile(a, step, c, {token, 1, head, heads, kv_head}, s);
     head += heads;
   }
+}
+
+// Whether two neighbouring tokens of different sequences begin with the same keys: then they share
+// a prefix, and it pays to take them through the cache together.
+inline bool SharePrefix(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                        int64_t token, int64_t next) {
+  const int64_t place = PlaceOf(a.kv, step, token);
+  const int64_t next_place = PlaceOf(a.kv, step, next);
+  const int64_t first = FirstKey(a, place);
+  const int64_t end = (first / kChunk + 1) * kChunk;
+  return FirstKey(a, next_place) == first && end <= place && end <= next_place &&
+         SameKeys(c, SourceOf(a.kv, step, token, place), SourceOf(a.kv, step, next, next_place),
+                  first, end);
+}
+
+// The end of the tile that begins at `token`: at most `most` tokens of one sequence, or
+// `most_shared` of several that share a prefix.
+inline int64_t TileEnd(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                       int64_t token, int64_t most, int64_t most_shared) {
+  int64_t end = token + 1;
+  for (; end < step.n_tokens && end - token < most; ++end) {
+    if (step.sequence[end] == step.sequence[end - 1]) continue;
+    if (end - token >= most_shared || WantsScores(a, step, step.sequence[end]) ||
+        !SharePrefix(a, step, c, end - 1, end)) {
+      break;
+    }
+    most = Least(most, most_shared);
+  }
+  return end;
 }
 
 void Attention(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const AttentionArgs*>(args);
   const AttentionScratchView s = ViewScratch(a.kv, thread.scratch);
+  const CacheArrays c = ArraysOf(a.kv);
   const int64_t group = a.n_heads / a.kv.n_heads;
   const int64_t kv_heads = a.kv.n_heads;
+  int64_t item = 0;
+  if (step.scores != nullptr) {
+    for (int64_t token = 0; token < step.n_tokens;) {
+      const int64_t end = SequenceEnd(step, token);
+      if (WantsScores(a, step, step.sequence[token])) {
+        for (int64_t kv_head = 0; kv_head < kv_heads; ++kv_head, ++item) {
+          if (item % thread.count == thread.index) AttendSummed(a, step, c, token, end, kv_head, s);
+        }
+      }
+      token = end;
+    }
+  }
   // With few tokens, query heads are dealt out, even those of one group; else tiles of tokens, in
   // turn, since later tokens of a prompt see more keys.
   if (step.n_tokens * kv_heads < 4 * int64_t{thread.count} || group > kMaxQueries) {
@@ -278,22 +492,25 @@ void Attention(const void* args, const StepView& step, const ThreadSlot& thread)
     for (int64_t i = share.begin; i < share.end;) {
       const int64_t token = i / a.n_heads;
       const int64_t end = Least(share.end, (token + 1) * a.n_heads);
-      AttendHeads(a, step, token, i - token * a.n_heads, end - token * a.n_heads, s);
+      if (!WantsScores(a, step, step.sequence[token])) {
+        AttendHeads(a, step, c, token, i - token * a.n_heads, end - token * a.n_heads, s);
+      }
       i = end;
     }
     return;
   }
   const int64_t tile_tokens = kMaxQueries / group;
-  int64_t item = 0;
+  // Tiles over several sequences are fewer: two for each thread must be left.
+  const int64_t shared_tokens = step.n_tokens * kv_heads / (2 * int64_t{thread.count});
   for (int64_t token = 0; token < step.n_tokens;) {
-    int64_t end = token + 1;
-    while (end < step.n_tokens && end - token < tile_tokens &&
-           step.sequence[end] == step.sequence[token]) {
-      ++end;
+    if (WantsScores(a, step, step.sequence[token])) {
+      token = SequenceEnd(step, token);
+      continue;
     }
+    const int64_t end = TileEnd(a, step, c, token, tile_tokens, shared_tokens);
     for (int64_t kv_head = 0; kv_head < kv_heads; ++kv_head, ++item) {
       if (item % thread.count != thread.index) continue;
-      AttendTile(a, step, {token, end - token, kv_head * group, group}, kv_head, s);
+      AttendTile(a, step, c, {token, end - token, kv_head * group, group, kv_head}, s);
     }
     token = end;
   }

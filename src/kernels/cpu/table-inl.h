@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/attention-inl.h"
 #include "kernels/cpu/elementwise-inl.h"
+#include "kernels/cpu/kv-inl.h"
 #include "kernels/cpu/linear-inl.h"
 #include "kernels/cpu/norm-inl.h"
 #include "kernels/cpu/rope-inl.h"
@@ -32,20 +33,6 @@ const char* RefuseGluLinear(const void* args) {
   return reason != nullptr ? reason : RefuseWeights(a.up);
 }
 
-bool IsKvType(DType type) {
-  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
-}
-const char* RefuseKv(const KvView& kv) {
-  return IsKvType(kv.k_dtype) && IsKvType(kv.v_dtype) ? nullptr
-                                                      : "wants a cache of F32, F16 or BF16";
-}
-const char* RefuseKvStore(const void* args) {
-  return RefuseKv(static_cast<const KvStoreArgs*>(args)->kv);
-}
-const char* RefuseAttention(const void* args) {
-  return RefuseKv(static_cast<const AttentionArgs*>(args)->kv);
-}
-
 }  // namespace
 }  // namespace lucid::LUCID_ISA
 
@@ -60,8 +47,8 @@ const char* RefuseAttention(const void* args) {
       {KernelOp::kGluLinear, "glu_linear." isa, GluLinear, GluLinearScratch, RefuseGluLinear}, \
       {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                       \
       {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                      \
-      {KernelOp::kKvStore, "kv_store." isa, KvStore, nullptr, RefuseKvStore},                  \
-      {KernelOp::kAttention, "attention." isa, Attention, AttentionScratch, RefuseAttention},  \
+      {KernelOp::kKvStore, "kv_store." isa, KvStore, KvStoreScratch},                          \
+      {KernelOp::kAttention, "attention." isa, Attention, AttentionScratch},                   \
       {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale}, {            \
     KernelOp::kSoftcap, "softcap." isa, Softcap                                                \
   }

@@ -143,6 +143,27 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
   return out;
 }
 
+inline void AffineCrumbs(const uint8_t* p, F d, F m, F* out) {
+  const __m256i mask = _mm256_set1_epi32(3);
+  const __m256i q = _mm256_cvtepu8_epi32(LoadBytes8(p));
+  out[0] = Fma(d, _mm256_cvtepi32_ps(_mm256_and_si256(q, mask)), m);
+  out[1] = Fma(d, _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(q, 2), mask)), m);
+  out[2] = Fma(d, _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(q, 4), mask)), m);
+  out[3] = Fma(d, _mm256_cvtepi32_ps(_mm256_srli_epi32(q, 6)), m);
+}
+inline void AffineGroup2(const uint8_t* p, F d, F m, F* out) {
+  AffineCrumbs(p, d, m, out);
+}
+
+// As a float16, whose exponent is 8 larger for the same value.
+inline F LoadE4M3(const uint8_t* p) {
+  const __m128i high = _mm_slli_epi16(_mm_cvtepu8_epi16(LoadBytes8(p)), 8);
+  const __m128i half =
+      _mm_and_si128(_mm_srai_epi16(high, 1), _mm_set1_epi16(static_cast<int16_t>(0xbf80)));
+  const F value = _mm256_cvtph_ps(half) * Set(256.0f);
+  return IfLess(Set(448.0f), Abs(value), Set(__builtin_nanf("")), value);
+}
+
 // 0x10 in byte i where bit i of `bits` is set.
 inline __m128i FifthBits(uint32_t bits) {
   const __m128i spread = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);

@@ -146,6 +146,36 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
           {_mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), Fma(d_high, digits, m_high))}};
 }
 
+inline void AffineCrumbs(const uint8_t* p, F d, F m, F* out) {
+  const __m512i mask = _mm512_set1_epi32(3);
+  const __m512i q = _mm512_cvtepu8_epi32(LoadBytes16(p));
+  out[0] = Fma(d, _mm512_cvtepi32_ps(_mm512_and_si512(q, mask)), m);
+  out[1] = Fma(d, _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(q, 2), mask)), m);
+  out[2] = Fma(d, _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(q, 4), mask)), m);
+  out[3] = Fma(d, _mm512_cvtepi32_ps(_mm512_srli_epi32(q, 6)), m);
+}
+// A table of the four values, four times over: a lookup takes the low 4 bits of its index.
+inline void AffineGroup2(const uint8_t* p, F d, F m, F* out) {
+  int64_t bytes;
+  memcpy(&bytes, p, sizeof(bytes));
+  const __m512i q = _mm512_cvtepu8_epi32(_mm_set1_epi64x(bytes));
+  const F digits = _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  const F table = Fma(d, digits, m);
+  const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
+  const __m512i second = _mm512_setr_epi32(4, 4, 4, 4, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6);
+  out[0] = _mm512_permutexvar_ps(_mm512_srlv_epi32(q, first), table);
+  out[1] = _mm512_permutexvar_ps(_mm512_srlv_epi32(q, second), table);
+}
+
+// As a float16, whose exponent is 8 larger for the same value.
+inline F LoadE4M3(const uint8_t* p) {
+  const __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(LoadBytes16(p)), 8);
+  const __m256i half =
+      _mm256_and_si256(_mm256_srai_epi16(high, 1), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
+  const F value = _mm512_cvtph_ps(half) * Set(256.0f);
+  return IfLess(Set(448.0f), Abs(value), Set(__builtin_nanf("")), value);
+}
+
 inline uint32_t BitOfBytes16(const uint8_t* p, int bit) {
   return _mm_test_epi8_mask(LoadBytes16(p), _mm_set1_epi8(static_cast<char>(1 << bit)));
 }

@@ -198,6 +198,35 @@ inline Nibbles AffineNibbles(const uint8_t* p, F d_low, F m_low, F d_high, F m_h
   return out;
 }
 
+// Of kLanes bytes, d * q + m of the four 2-bit numbers q of each, lowest bits in out[0].
+inline void AffineCrumbs(const uint8_t* p, F d, F m, F* out) {
+  const I q = {p[0], p[1], p[2], p[3]};
+  for (int j = 0; j < 4; ++j) {
+    out[j] = Fma(d, __builtin_convertvector((q >> (2 * j)) & 3, F), m);
+  }
+}
+// The same of 8 bytes, in the order of 32 values: value i is in byte i % 8.
+inline void AffineGroup2(const uint8_t* p, F d, F m, F* out) {
+  F low[4];
+  F high[4];
+  AffineCrumbs(p, d, m, low);
+  AffineCrumbs(p + 4, d, m, high);
+  for (int j = 0; j < 4; ++j) {
+    out[2 * j] = low[j];
+    out[2 * j + 1] = high[j];
+  }
+}
+
+// kLanes values of the 8-bit float E4M3 (no infinities). Its exponent and mantissa as those of a
+// float are 2^120 too small, denormal numbers included.
+inline F LoadE4M3(const uint8_t* p) {
+  const I bits = {p[0], p[1], p[2], p[3]};
+  const I magnitude = bits & 0x7f;
+  const F value = reinterpret_cast<F>(magnitude << 20) * Set(0x1p120f);
+  const I nan = (magnitude == 0x7f) & 0x7fc00000;
+  return reinterpret_cast<F>(reinterpret_cast<I>(value) | nan | ((bits & 0x80) << 24));
+}
+
 // Bit `bit` of 16 bytes, byte i's as bit i.
 inline uint32_t BitOfBytes16(const uint8_t* p, int bit) {
   uint32_t bits = 0;

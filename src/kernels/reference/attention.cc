@@ -3,48 +3,114 @@
 // reference.h.
 #include <cmath>
 
+#include "kernels/kv_place.h"
 #include "kernels/reference/reference.h"
-#include "kernels/split.h"
 
 namespace lucid::reference {
 namespace {
 
-struct Query {
-  const float* q;
-  const int32_t* block_table;
-  int64_t kv_head;
-  int64_t first;  // first and last visible position
-  int64_t last;
+// Scratch of one thread.
+struct Rows {
+  double* sum;   // [v_dim]
+  float* row;    // [max(k_dim, v_dim)]
+  float* block;  // [block_size, k_dim], kivi2 only: the decoded keys of block `loaded`
+  int64_t loaded = -1;
 };
 
-// q . k[position], scaled and capped; `key` has room for k_dim floats.
-double Score(const AttentionArgs& a, const Query& query, int64_t position, float* key) {
-  const KvView& kv = a.kv;
-  const int64_t bytes = RowBytes(kv.k_dtype, kv.k_dim);
-  Info(kv.k_dtype)
-      .decode(KvPlace(kv.k, kv, query.block_table, position, query.kv_head, bytes), key, kv.k_dim);
+struct Query {
+  const float* q;
+  float* y;
+  const int32_t* table;
+  const int32_t* recent;  // kivi2: the table of recent pages
+  int64_t kv_head;
+  int64_t first;  // first and last visible place
+  int64_t last;
+  int64_t packed;  // kivi2: blocks before this one are read packed
+  float* sums;     // by place, where the weights are added; or nullptr
+};
+
+// The key at a place.
+const float* Key(const KvView& kv, const Query& query, int64_t place, Rows& rows) {
+  const int64_t block = place / kv.block_size;
+  if (!HasRecent(kv) || block >= query.packed) {
+    const KvArray keys = KeysOf(kv, HasRecent(kv) ? kv.recent : kv.pages);
+    const int32_t* table = HasRecent(kv) ? query.recent : query.table;
+    DecodeKvRow(keys.type, RowOf(keys, table, place, query.kv_head), rows.row, kv.k_dim);
+    return rows.row;
+  }
+  if (rows.loaded != block) {
+    const KvArray keys = KeysOf(kv, kv.pages);
+    DecodeKiviKeys(HeadOf(keys, query.table[block], query.kv_head), rows.block, kv.k_dim, kv.k_dim,
+                   kv.block_size);
+    rows.loaded = block;
+  }
+  return rows.block + place % kv.block_size * kv.k_dim;
+}
+
+const float* Value(const KvView& kv, const Query& query, int64_t place, const Rows& rows) {
+  const bool recent = HasRecent(kv) && place / kv.block_size >= query.packed;
+  const KvArray values = ValuesOf(kv, recent ? kv.recent : kv.pages);
+  const int32_t* table = recent ? query.recent : query.table;
+  DecodeKvRow(values.type, RowOf(values, table, place, query.kv_head), rows.row, kv.v_dim);
+  return rows.row;
+}
+
+// q . k[place], scaled and capped.
+double Score(const AttentionArgs& a, const Query& query, int64_t place, Rows& rows) {
+  const float* key = Key(a.kv, query, place, rows);
   double sum = 0;
-  for (int64_t i = 0; i < kv.k_dim; ++i) sum += static_cast<double>(query.q[i]) * key[i];
+  for (int64_t i = 0; i < a.kv.k_dim; ++i) sum += static_cast<double>(query.q[i]) * key[i];
   const double score = sum * a.scale;
   return a.softcap > 0 ? a.softcap * std::tanh(score / a.softcap) : score;
 }
 
-// `row` has room for max(k_dim, v_dim) floats, `sum` for v_dim doubles.
-void AttendOne(const AttentionArgs& a, const Query& query, float* row, double* sum, float* y) {
+void AttendOne(const AttentionArgs& a, const Query& query, Rows& rows) {
   const KvView& kv = a.kv;
+  rows.loaded = -1;
   double max = -INFINITY;
-  for (int64_t p = query.first; p <= query.last; ++p) max = std::fmax(max, Score(a, query, p, row));
-  double total = 0;
-  for (int64_t i = 0; i < kv.v_dim; ++i) sum[i] = 0;
   for (int64_t p = query.first; p <= query.last; ++p) {
-    const double weight = std::exp(Score(a, query, p, row) - max);
-    total += weight;
-    const int64_t bytes = RowBytes(kv.v_dtype, kv.v_dim);
-    Info(kv.v_dtype)
-        .decode(KvPlace(kv.v, kv, query.block_table, p, query.kv_head, bytes), row, kv.v_dim);
-    for (int64_t i = 0; i < kv.v_dim; ++i) sum[i] += weight * row[i];
+    max = std::fmax(max, Score(a, query, p, rows));
   }
-  for (int64_t i = 0; i < kv.v_dim; ++i) y[i] = static_cast<float>(sum[i] / total);
+  double total = 0;
+  for (int64_t i = 0; i < kv.v_dim; ++i) rows.sum[i] = 0;
+  for (int64_t p = query.first; p <= query.last; ++p) {
+    const double weight = std::exp(Score(a, query, p, rows) - max);
+    total += weight;
+    const float* value = Value(kv, query, p, rows);
+    for (int64_t i = 0; i < kv.v_dim; ++i) rows.sum[i] += weight * value[i];
+  }
+  for (int64_t i = 0; i < kv.v_dim; ++i) query.y[i] = static_cast<float>(rows.sum[i] / total);
+  if (query.sums == nullptr) return;
+  for (int64_t p = query.first; p <= query.last; ++p) {
+    query.sums[p] += static_cast<float>(std::exp(Score(a, query, p, rows) - max) / total);
+  }
+}
+
+Query QueryOf(const AttentionArgs& a, const StepView& step, int64_t token, int64_t head) {
+  const KvView& kv = a.kv;
+  const int32_t sequence = step.sequence[token];
+  const int64_t place = PlaceOf(kv, step, token);
+  const int64_t row = token * a.n_heads + head;
+  Query query = {.q = a.q + row * kv.k_dim,
+                 .y = a.y + row * kv.v_dim,
+                 .table = step.Table(kv.pages, sequence),
+                 .recent = nullptr,
+                 .kv_head = head / (a.n_heads / kv.n_heads),
+                 .first = a.window > 0 && place >= a.window ? place - a.window + 1 : 0,
+                 .last = place,
+                 .packed = 0,
+                 .sums = nullptr};
+  if (HasRecent(kv)) {
+    query.recent = step.Table(kv.recent, sequence);
+    query.packed = PackedBlocks(kv, place);
+  }
+  if (WantsScores(a, step, sequence)) {
+    const KeyScores& scores = step.scores[sequence];
+    if (step.positions[token] >= scores.first_position) {
+      query.sums = scores.sums + kv.layer * scores.layer_stride + query.kv_head * scores.capacity;
+    }
+  }
+  return query;
 }
 
 }  // namespace
@@ -52,22 +118,29 @@ void AttendOne(const AttentionArgs& a, const Query& query, float* row, double* s
 void Attention(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const AttentionArgs*>(args);
   const KvView& kv = a.kv;
-  const int64_t heads_per_kv = a.n_heads / kv.n_heads;
-  auto* sum = reinterpret_cast<double*>(thread.scratch);
-  auto* row = reinterpret_cast<float*>(sum + kv.v_dim);
-  // Later tokens of a prompt see more keys, so threads take query heads in turn.
-  const int64_t queries = int64_t{step.n_tokens} * a.n_heads;
-  for (int64_t i = thread.index; i < queries; i += thread.count) {
-    const int64_t token = i / a.n_heads;
-    const int64_t position = step.positions[token];
-    const bool limited = a.window > 0 && position >= a.window;
-    const Query query = {
-        .q = a.q + i * kv.k_dim,
-        .block_table = step.block_tables + int64_t{step.sequence[token]} * step.block_table_stride,
-        .kv_head = i % a.n_heads / heads_per_kv,
-        .first = limited ? position - a.window + 1 : 0,
-        .last = position};
-    AttendOne(a, query, row, sum, a.y + i * kv.v_dim);
+  const int64_t group = a.n_heads / kv.n_heads;
+  Rows rows;
+  rows.sum = reinterpret_cast<double*>(thread.scratch);
+  rows.row = reinterpret_cast<float*>(rows.sum + kv.v_dim);
+  rows.block = rows.row + (kv.k_dim > kv.v_dim ? kv.k_dim : kv.v_dim);
+  // Later tokens of a prompt see more keys, so threads take query heads in turn; where weights are
+  // summed, all queries of a KV head, since they are added in order.
+  int64_t item = 0;
+  for (int64_t begin = 0; begin < step.n_tokens;) {
+    const int64_t end = SequenceEnd(step, begin);
+    const bool summed = WantsScores(a, step, step.sequence[begin]);
+    for (int64_t kv_head = 0; kv_head < kv.n_heads; ++kv_head) {
+      for (int64_t token = begin; token < end; ++token) {
+        for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+          if (item % thread.count == thread.index) {
+            AttendOne(a, QueryOf(a, step, token, head), rows);
+          }
+          if (!summed) ++item;
+        }
+      }
+      if (summed) ++item;
+    }
+    begin = end;
   }
 }
 
@@ -75,7 +148,8 @@ size_t AttentionScratch(const void* args, int64_t /*max_rows*/) {
   const KvView& kv = static_cast<const AttentionArgs*>(args)->kv;
   const auto k_dim = static_cast<size_t>(kv.k_dim);
   const auto v_dim = static_cast<size_t>(kv.v_dim);
-  return v_dim * sizeof(double) + (k_dim > v_dim ? k_dim : v_dim) * sizeof(float);
+  const size_t block = HasRecent(kv) ? static_cast<size_t>(kv.block_size) * k_dim : 0;
+  return v_dim * sizeof(double) + ((k_dim > v_dim ? k_dim : v_dim) + block) * sizeof(float);
 }
 
 }  // namespace lucid::reference

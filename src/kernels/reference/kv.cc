@@ -1,33 +1,39 @@
-// Where keys and values lie (tensor/paged_view.h) and how a step's own are written there. See
-// reference.h.
+// How a step's keys and values are written to the cache (tensor/paged_view.h). See reference.h.
+#include "kernels/kivi.h"
+#include "kernels/kv_place.h"
 #include "kernels/reference/reference.h"
 #include "kernels/split.h"
 
 namespace lucid::reference {
 
-std::byte* KvPlace(std::byte* base, const KvView& kv, const int32_t* block_table, int64_t position,
-                   int64_t head, int64_t bytes) {
-  const int64_t block = block_table[position / kv.block_size];
-  return base + ((block * kv.n_heads + head) * kv.block_size + position % kv.block_size) * bytes;
-}
-
 void KvStore(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const KvStoreArgs*>(args);
   const KvView& kv = a.kv;
-  const int64_t k_bytes = RowBytes(kv.k_dtype, kv.k_dim);
-  const int64_t v_bytes = RowBytes(kv.v_dtype, kv.v_dim);
-  const Share share = ShareOf(int64_t{step.n_tokens} * kv.n_heads, 1, thread);
-  for (int64_t i = share.begin; i < share.end; ++i) {
-    const int64_t token = i / kv.n_heads;
-    const int64_t head = i % kv.n_heads;
-    const int32_t* table =
-        step.block_tables + int64_t{step.sequence[token]} * step.block_table_stride;
-    const int32_t position = step.positions[token];
-    std::byte* k = KvPlace(kv.k, kv, table, position, head, k_bytes);
-    std::byte* v = KvPlace(kv.v, kv, table, position, head, v_bytes);
-    Info(kv.k_dtype).encode(a.k + i * kv.k_dim, k, kv.k_dim);
-    Info(kv.v_dtype).encode(a.v + i * kv.v_dim, v, kv.v_dim);
+  const KvPages& pages = HasRecent(kv) ? kv.recent : kv.pages;  // where new rows go
+  const KvArray keys = KeysOf(kv, pages);
+  const KvArray values = ValuesOf(kv, pages);
+  // A thread takes whole heads of whole sequences: what packs a block must have seen its rows.
+  int64_t item = 0;
+  for (int64_t begin = 0; begin < step.n_tokens;) {
+    const int64_t end = SequenceEnd(step, begin);
+    const int32_t* table = step.Table(pages, step.sequence[begin]);
+    for (int64_t head = 0; head < kv.n_heads; ++head, ++item) {
+      if (item % thread.count != thread.index) continue;
+      for (int64_t token = begin; token < end; ++token) {
+        const int64_t place = PlaceOf(kv, step, token);
+        const int64_t row = token * kv.n_heads + head;
+        EncodeKvRow(keys.type, a.k + row * kv.k_dim, RowOf(keys, table, place, head), kv.k_dim);
+        EncodeKvRow(values.type, a.v + row * kv.v_dim, RowOf(values, table, place, head), kv.v_dim);
+      }
+      if (HasRecent(kv)) PackKiviBlocks(kv, step, begin, end, head, thread.scratch);
+    }
+    begin = end;
   }
+}
+
+size_t KvStoreScratch(const void* args, int64_t /*max_rows*/) {
+  const KvView& kv = static_cast<const KvStoreArgs*>(args)->kv;
+  return HasRecent(kv) ? KiviScratch(kv) : 0;
 }
 
 }  // namespace lucid::reference

@@ -32,6 +32,7 @@ void Softcap(const void* args, const StepView& step, const ThreadSlot& thread); 
 size_t LinearScratch(const void* args, int64_t max_rows);
 size_t LinearGroupScratch(const void* args, int64_t max_rows);
 size_t GluLinearScratch(const void* args, int64_t max_rows);
+size_t KvStoreScratch(const void* args, int64_t max_rows);
 size_t AttentionScratch(const void* args, int64_t max_rows);
 
 // One group of `dim` values: y = x * rsqrt(mean(x^2) + eps) * weight. In place allowed.
@@ -41,9 +42,5 @@ void RotateHead(const RopeArgs& args, int32_t position, const float* x, float* y
 float Activate(Activation act, float x);
 // cap * tanh(x / cap).
 float SoftcapOne(float x, float cap);
-// First byte of position `position` of KV head `head` in a KvView array whose vectors have `bytes`
-// bytes.
-std::byte* KvPlace(std::byte* base, const KvView& kv, const int32_t* block_table, int64_t position,
-                   int64_t head, int64_t bytes);
 
 }  // namespace lucid::reference

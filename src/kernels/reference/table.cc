@@ -17,7 +17,7 @@ constexpr Kernel kKernels[] = {
      reference::GluLinearScratch},
     {KernelOp::kRope, "rope.reference", reference::Rope},
     {KernelOp::kNormRope, "norm_rope.reference", reference::NormRope},
-    {KernelOp::kKvStore, "kv_store.reference", reference::KvStore},
+    {KernelOp::kKvStore, "kv_store.reference", reference::KvStore, reference::KvStoreScratch},
     {KernelOp::kAttention, "attention.reference", reference::Attention,
      reference::AttentionScratch},
     {KernelOp::kAdd, "add.reference", reference::Add},

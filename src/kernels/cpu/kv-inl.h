@@ -1,0 +1,226 @@
+// The cache on vectors: rows of every KvType to float tiles, and KvStore.
+//
+// The values are those of the codecs in tensor/kv_type.cc, bit for bit: products of a float16 scale
+// and a code are exact, so one rounding is left whether or not a multiply-add is fused.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/args.h"
+#include "kernels/cpu/decode-inl.h"
+#include "kernels/cpu/linear-inl.h"
+#include "kernels/kivi.h"
+#include "kernels/kv_place.h"
+#include "kernels/split.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+// Calls load(p) for each kLanes bytes at src, the last of which may be a copy with zeros behind it,
+// and stores the result; dst has room for dim rounded up to kLanes.
+template <typename LoadFn>
+[[gnu::always_inline]] inline void DecodeBytes(const uint8_t* src, float* dst, int64_t dim,
+                                               LoadFn&& load) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) Store(dst + i, load(src + i));
+  if (i < dim) {
+    uint8_t last[kLanes] = {};
+    memcpy(last, src + i, static_cast<size_t>(dim - i));
+    Store(dst + i, load(last));
+  }
+}
+
+inline void DecodeInt8Row(const uint8_t* src, float* dst, int64_t dim) {
+  const F scale = SetHalf(src + dim);
+  DecodeBytes(
+      src, dst,
+      dim, [&](const uint8_t* p) __attribute__((always_inline)) { return scale * LoadI8(p); });
+}
+
+inline void DecodeFp8Row(const uint8_t* src, float* dst, int64_t dim) {
+  DecodeBytes(
+      src, dst, dim, [](const uint8_t* p) __attribute__((always_inline)) { return LoadE4M3(p); });
+}
+
+// The last, shorter group of a row: n values of kBits bits, then zeros up to a multiple of kLanes.
+template <int kBits>
+void DecodeShortGroup(const uint8_t* src, float* dst, int64_t n) {
+  constexpr int64_t kPerByte = 8 / kBits;
+  const int64_t bytes = (n + kPerByte - 1) / kPerByte;
+  const float scale = HalfToFloat(src);
+  const float min = HalfToFloat(src + 2);
+  for (int64_t i = 0; i < n; ++i) {
+    const int code = (src[4 + i % bytes] >> (kBits * (i / bytes))) & ((1 << kBits) - 1);
+    dst[i] = scale * static_cast<float>(code) + min;
+  }
+  for (int64_t i = n; i < Padded(n); ++i) dst[i] = 0;
+}
+
+inline void DecodeInt4Row(const uint8_t* src, float* dst, int64_t dim) {
+  int64_t i = 0;
+  for (; i + kKvGroup <= dim; i += kKvGroup, src += 4 + kKvGroup / 2) {
+    F d;
+    F m;
+    SetTwoHalves(src, &d, &m);
+    const Nibbles n = AffineNibbles(src + 4, d, m, d, m);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectorsOf16; ++j) {
+      Store(dst + i + j * kLanes, n.low[j]);
+      Store(dst + i + 16 + j * kLanes, n.high[j]);
+    }
+  }
+  if (i < dim) DecodeShortGroup<4>(src, dst + i, dim - i);
+}
+
+inline void DecodeInt2Row(const uint8_t* src, float* dst, int64_t dim) {
+  int64_t i = 0;
+  for (; i + kKvGroup <= dim; i += kKvGroup, src += 4 + kKvGroup / 4) {
+    F d;
+    F m;
+    SetTwoHalves(src, &d, &m);
+    F values[32 / kLanes];
+    AffineGroup2(src + 4, d, m, values);
+#pragma GCC unroll 8
+    for (int j = 0; j < 32 / kLanes; ++j) Store(dst + i + j * kLanes, values[j]);
+  }
+  if (i < dim) DecodeShortGroup<2>(src, dst + i, dim - i);
+}
+
+// n rows, row_bytes apart, to rows of dst, ldd floats apart, each zero padded to a multiple of
+// kLanes.
+template <void (*kDecode)(const uint8_t*, float*, int64_t)>
+inline void LoadRowsWith(const uint8_t* src, int64_t row_bytes, int64_t n, int64_t dim, float* dst,
+                         int64_t ldd) {
+  for (int64_t i = 0; i < n; ++i) kDecode(src + i * row_bytes, dst + i * ldd, dim);
+}
+
+inline void LoadRows(KvType type, const uint8_t* src, int64_t row_bytes, int64_t n, int64_t dim,
+                     float* dst, int64_t ldd) {
+  switch (type) {
+    case KvType::kF32:
+      return LoadRowsWith<DecodeRow<F32>>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kF16:
+      return LoadRowsWith<DecodeRow<F16>>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kBF16:
+      return LoadRowsWith<DecodeRow<Bf16>>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kInt8:
+      return LoadRowsWith<DecodeInt8Row>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kFp8:
+      return LoadRowsWith<DecodeFp8Row>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kInt4:
+      return LoadRowsWith<DecodeInt4Row>(src, row_bytes, n, dim, dst, ldd);
+    case KvType::kInt2:
+    case KvType::kKivi2:
+      return LoadRowsWith<DecodeInt2Row>(src, row_bytes, n, dim, dst, ldd);
+  }
+}
+
+// Positions [begin, end) of one head's packed keys (EncodeKiviKeys) to rows of dst.
+inline void LoadKiviKeys(const uint8_t* src, int64_t begin, int64_t end, int64_t dim, float* dst,
+                         int64_t ldd) {
+  const uint8_t* mins = src + 2 * dim;
+  const uint8_t* codes = mins + 2 * dim;
+  for (int64_t c = 0; c < dim; c += kLanes) {
+    const int64_t n = Least(kLanes, dim - c);
+    uint8_t scale[2 * kLanes] = {};
+    uint8_t min[2 * kLanes] = {};
+    memcpy(scale, src + 2 * c, static_cast<size_t>(2 * n));
+    memcpy(min, mins + 2 * c, static_cast<size_t>(2 * n));
+    const F d = LoadF16(scale);
+    const F m = LoadF16(min);
+    for (int64_t row = begin / 4; 4 * row < end; ++row) {
+      const uint8_t* p = codes + row * dim + c;
+      uint8_t last[kLanes] = {};
+      if (n < kLanes) {
+        memcpy(last, p, static_cast<size_t>(n));
+        p = last;
+      }
+      F keys[4];
+      AffineCrumbs(p, d, m, keys);
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < 4; ++j) {
+        const int64_t at = 4 * row + j - begin;
+        if (at >= 0 && at < end - begin) Store(dst + at * ldd + c, keys[j]);
+      }
+    }
+  }
+}
+
+inline uint16_t ToBf16(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// One row; types whose scale depends on the whole row go through the codec.
+inline void StoreAs(KvType type, const float* src, std::byte* row, int64_t n) {
+  auto* dst = reinterpret_cast<uint8_t*>(row);
+  if (type == KvType::kF32) {
+    __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+  } else if (type == KvType::kBF16) {
+    for (int64_t i = 0; i < n; ++i) {
+      const uint16_t h = ToBf16(src[i]);
+      __builtin_memcpy(dst + 2 * i, &h, sizeof(h));
+    }
+  } else if (type == KvType::kF16) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) StoreF16(dst + 2 * i, Load(src + i));
+    if (i < n) {
+      uint8_t last[2 * kLanes];
+      StoreF16(last, LoadN(src + i, n - i));
+      __builtin_memcpy(dst + 2 * i, last, static_cast<size_t>(2 * (n - i)));
+    }
+  } else {
+    EncodeKvRow(type, src, row, n);
+  }
+}
+
+struct KvTarget {
+  KvArray keys;
+  KvArray values;
+  const KvPages& pages;
+};
+
+inline void StoreOne(const KvStoreArgs& a, const StepView& step, const KvTarget& to, int64_t token,
+                     int64_t head) {
+  const int32_t* table = step.Table(to.pages, step.sequence[token]);
+  const int64_t place = PlaceOf(a.kv, step, token);
+  const int64_t row = token * a.kv.n_heads + head;
+  StoreAs(to.keys.type, a.k + row * a.kv.k_dim, RowOf(to.keys, table, place, head), a.kv.k_dim);
+  if (a.kv.v_dim == 0) return;
+  StoreAs(to.values.type, a.v + row * a.kv.v_dim, RowOf(to.values, table, place, head), a.kv.v_dim);
+}
+
+// Float16 rows first; then one thread packs the blocks of a head whose rows it has written.
+inline void StoreKivi(const KvStoreArgs& a, const StepView& step, const ThreadSlot& thread) {
+  const KvTarget to = {KeysOf(a.kv, a.kv.recent), ValuesOf(a.kv, a.kv.recent), a.kv.recent};
+  int64_t item = 0;
+  for (int64_t begin = 0; begin < step.n_tokens;) {
+    const int64_t end = SequenceEnd(step, begin);
+    for (int64_t head = 0; head < a.kv.n_heads; ++head, ++item) {
+      if (item % thread.count != thread.index) continue;
+      for (int64_t token = begin; token < end; ++token) StoreOne(a, step, to, token, head);
+      PackKiviBlocks(a.kv, step, begin, end, head, thread.scratch);
+    }
+    begin = end;
+  }
+}
+
+void KvStore(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const KvStoreArgs*>(args);
+  if (HasRecent(a.kv)) return StoreKivi(a, step, thread);
+  const KvTarget to = {KeysOf(a.kv, a.kv.pages), ValuesOf(a.kv, a.kv.pages), a.kv.pages};
+  const Share share = ShareOf(int64_t{step.n_tokens} * a.kv.n_heads, 1, thread);
+  for (int64_t i = share.begin; i < share.end; ++i) {
+    StoreOne(a, step, to, i / a.kv.n_heads, i % a.kv.n_heads);
+  }
+}
+
+size_t KvStoreScratch(const void* args, int64_t /*max_rows*/) {
+  const KvView& kv = static_cast<const KvStoreArgs*>(args)->kv;
+  return HasRecent(kv) ? KiviScratch(kv) : 0;
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA
