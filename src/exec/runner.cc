@@ -25,7 +25,9 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   sizes.tokens = options.max_tokens;
   sizes.outputs = options.max_outputs;
   runner->memory_ = PlanMemory(runner->plan_, sizes);
-  LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(runner->plan_.kv_layers, options.kv));
+  LUCID_ASSIGN_OR_RETURN(const KvLayout layout,
+                         KvLayout::Make(runner->plan_.kv_layers, options.kv));
+  LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(layout, options.kv_blocks));
   LUCID_ASSIGN_OR_RETURN(runner->arena_,
                          Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
   runner->bound_ = Bind({.plan = runner->plan_,
@@ -50,6 +52,9 @@ void Runner::Run(Batch& batch, Observer* observer) {
               "{} tokens in a step of {}", batch.n_tokens(), options_.max_tokens);
   LUCID_CHECK(batch.n_outputs() <= options_.max_outputs, "{} outputs in a step of {}",
               batch.n_outputs(), options_.max_outputs);
+  LUCID_CHECK(batch.n_groups() == static_cast<int32_t>(kv_.layout().groups().size()),
+              "block tables of {} groups for a cache of {}", batch.n_groups(),
+              kv_.layout().groups().size());
   last_step_ = batch.View();
   pool_->Run([&](int thread) { Walk(thread, last_step_, observer); });
 }

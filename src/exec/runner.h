@@ -35,7 +35,8 @@ struct RunnerOptions {
   int64_t max_tokens = 512;  // most tokens in a step
   int64_t max_outputs = 1;   // most rows of logits in a step
   bool fuse = true;          // kCpu: run the fuse pass
-  KvStorageOptions kv;
+  KvOptions kv;
+  PoolCounts kv_blocks{};  // by pool of the layout that `kv` and the plan's layers give
 };
 
 class Runner {
@@ -52,6 +53,9 @@ class Runner {
   const Plan& plan() const { return plan_; }  // as it runs: fused where asked
   const BoundPlan& bound() const { return bound_; }
   const KvStorage& kv() const { return kv_; }
+  KvStorage& kv() { return kv_; }
+  // The threads of a step. Idle between two steps, and then free for other work; not during Run().
+  ThreadPool& pool() { return *pool_; }
   int n_threads() const { return pool_->size(); }
   int64_t arena_bytes() const { return memory_.arena_bytes; }
 

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "plan/plan.h"
 #include "tensor/dtype.h"
+#include "tensor/kv_type.h"
 
 namespace lucid {
 
@@ -25,8 +26,9 @@ struct SequenceSpan {
 struct Workload {
   std::vector<SequenceSpan> sequences;
   int64_t outputs = 0;
-  DType k_dtype = DType::kF16;
-  DType v_dtype = DType::kF16;
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+  int64_t kv_block_size = 32;            // positions; kivi2 packs whole blocks
   std::span<const DType> weight_dtypes;  // by value id
 
   Sizes sizes() const;

@@ -205,6 +205,35 @@ TEST(CostTest, AttentionCountsTheCausalTriangleAndTheWindow) {
   EXPECT_EQ(cost.kv_read_bytes, 10 * kKvHeads * 2 * kHeadDim * 2);  // f16 keys and values
 }
 
+TEST(CostTest, CacheTypesCountTheirScales) {
+  const Plan plan = SmallPlan();
+  const Op& store = FindOp(plan, OpKind::kKvStore);
+  const Op& attention = FindOp(plan, OpKind::kAttention);
+  Workload work = OneSequence(9, 2);
+  work.k_type = KvType::kInt8;
+  work.v_type = KvType::kInt4;
+  const int64_t row = (kHeadDim + 2) + (4 + kHeadDim / 2);
+  EXPECT_EQ(Info(store.kind).cost(plan, store, work).kv_write_bytes, 2 * kKvHeads * row);
+  EXPECT_EQ(Info(attention.kind).cost(plan, attention, work).kv_read_bytes, 11 * kKvHeads * row);
+}
+
+TEST(CostTest, Kivi2ReadsOldBlocksPackedAndPacksThemOnce) {
+  const Plan plan = SmallPlan();
+  const Op& store = FindOp(plan, OpKind::kKvStore);
+  const Op& attention = FindOp(plan, OpKind::kAttention);
+  Workload work = OneSequence(kKiviResidual + 31, 1);  // the second block becomes old enough
+  work.k_type = KvType::kKivi2;
+  work.v_type = KvType::kKivi2;
+  work.kv_block_size = 16;
+  const int64_t f16_row = 2 * 2 * kHeadDim;
+  const int64_t block = kHeadDim * (4 + 16 / 4) + 16 * (4 + kHeadDim / 4);
+  const Cost write = Info(store.kind).cost(plan, store, work);
+  EXPECT_EQ(write.kv_write_bytes, kKvHeads * (f16_row + block));
+  EXPECT_EQ(write.kv_read_bytes, kKvHeads * 16 * f16_row);
+  EXPECT_EQ(Info(attention.kind).cost(plan, attention, work).kv_read_bytes,
+            kKvHeads * (kKiviResidual * f16_row + 2 * block));
+}
+
 TEST(CostTest, FusingKeepsFlopsAndWeightBytes) {
   const Plan plan = SmallPlan();
   const auto total = [](const Plan& p) {

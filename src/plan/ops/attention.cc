@@ -1,4 +1,6 @@
 // The KV cache: writing to it, and attention over it.
+#include <algorithm>
+
 #include "plan/ops/ops.h"
 
 namespace lucid::ops {
@@ -6,6 +8,30 @@ namespace {
 
 const KvSpec& Spec(const Plan& plan, Value kv) {
   return plan.kv_layers[static_cast<size_t>(plan.Info(kv).kv_layer)];
+}
+
+// Kivi2 keeps the newest positions, and everything in layers with a window, in float16 rows.
+bool PacksBlocks(const KvSpec& spec, const Workload& work) {
+  return !IsRowType(work.k_type) && spec.window == 0;
+}
+
+// It packs the blocks that are kKiviResidual positions old; a sequence of n tokens has so many.
+int64_t PackedPositions(int64_t n, int64_t block_size) {
+  return std::max<int64_t>(0, n - kKiviResidual) / block_size * block_size;
+}
+
+// Bytes of `positions` positions of one head, in packed blocks where the type has them.
+int64_t PackedBytes(const KvSpec& spec, const Workload& work, int64_t positions) {
+  const int64_t block = work.kv_block_size;
+  const int64_t bytes = KvHeadBytes(work.k_type, true, spec.k_dim, block) +
+                        KvHeadBytes(work.v_type, false, spec.v_dim, block);
+  return positions / block * bytes;
+}
+// The same in rows.
+int64_t RowsBytes(const KvSpec& spec, const Workload& work, int64_t positions) {
+  const bool rows = IsRowType(work.k_type);
+  return positions * (KvRowBytes(rows ? work.k_type : KvType::kF16, spec.k_dim) +
+                      KvRowBytes(rows ? work.v_type : KvType::kF16, spec.v_dim));
 }
 
 // exp, subtraction, sum, division and scale of one score.
@@ -31,10 +57,16 @@ Shapes InferKvStore(const Plan& plan, const Op& op) {
 
 Cost CostKvStore(const Plan& plan, const Op& op, const Workload& work) {
   const KvSpec& spec = Spec(plan, op.inputs[0]);
-  const int64_t tokens = work.sizes().tokens;
   Cost cost;
-  cost.kv_write_bytes = tokens * spec.heads *
-                        (RowBytes(work.k_dtype, spec.k_dim) + RowBytes(work.v_dtype, spec.v_dim));
+  cost.kv_write_bytes = spec.heads * RowsBytes(spec, work, work.sizes().tokens);
+  if (PacksBlocks(spec, work)) {  // blocks that have become old enough are read and packed
+    for (const SequenceSpan& s : work.sequences) {
+      const int64_t packed = PackedPositions(s.start + s.count, work.kv_block_size) -
+                             PackedPositions(s.start, work.kv_block_size);
+      cost.kv_read_bytes += spec.heads * RowsBytes(spec, work, packed);
+      cost.kv_write_bytes += spec.heads * PackedBytes(spec, work, packed);
+    }
+  }
   cost.activation_bytes = Bytes(In(plan, op, 1), work) + Bytes(In(plan, op, 2), work);
   return cost;
 }
@@ -60,8 +92,15 @@ Cost CostAttention(const Plan& plan, const Op& op, const Workload& work) {
   const int64_t scores = attrs.n_heads * work.AttendedPairs(attrs.window);
   Cost cost;
   cost.flops = scores * (2 * spec.k_dim + 2 * spec.v_dim + kSoftmaxFlopsPerScore);
-  cost.kv_read_bytes = work.KeysRead(attrs.window) * spec.heads *
-                       (RowBytes(work.k_dtype, spec.k_dim) + RowBytes(work.v_dtype, spec.v_dim));
+  // Every key once, as the last token reads it.
+  int64_t packed = 0;
+  if (PacksBlocks(spec, work)) {
+    for (const SequenceSpan& s : work.sequences) {
+      packed += PackedPositions(s.start + s.count, work.kv_block_size);
+    }
+  }
+  const int64_t rows = work.KeysRead(attrs.window) - packed;
+  cost.kv_read_bytes = spec.heads * (RowsBytes(spec, work, rows) + PackedBytes(spec, work, packed));
   cost.activation_bytes = Bytes(In(plan, op, 0), work) + Bytes(plan.Info(op.outputs[0]), work);
   return cost;
 }
