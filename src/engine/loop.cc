@@ -135,6 +135,12 @@ SequenceSpec EngineLoop::SpecOf(const ActiveRequest& request, const Evictor* evi
   return spec;
 }
 
+// What an evictor would say is not known before it is made, in the loop.
+Status EngineLoop::CheckFits(const ActiveRequest& request) const {
+  if (request.request.eviction.policy != KvPolicy::kFull && request.auditor == nullptr) return {};
+  return scheduler_.CheckFits(SpecOf(request, nullptr));
+}
+
 Status EngineLoop::AddSequences(ActiveRequest& request) {
   auto reply = std::make_unique<Reply>();
   LUCID_ASSIGN_OR_RETURN(reply->stop, StopMatcher::Create(request.request.stop));

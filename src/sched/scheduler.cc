@@ -208,13 +208,16 @@ Result<SequenceId> Scheduler::Add(SequenceSpec spec) {
   return impl_->Insert(std::move(sequence)).id;
 }
 
+Status Scheduler::CheckFits(const SequenceSpec& spec) const {
+  return impl_->CheckSpec(spec);
+}
+
 SequenceId Scheduler::Fork(SequenceId parent_id) {
   const Sequence& parent = impl_->At(parent_id);
   auto sequence = std::make_unique<Sequence>(parent);
   sequence->blocked = false;
   sequence->preemptions = 0;
-  if (parent.status == SequenceStatus::kRunning &&
-      impl_->stats.running < impl_->options.max_sequences) {
+  if (parent.status == SequenceStatus::kRunning) {
     sequence->kv = impl_->cache.Fork(parent.kv);
   } else {
     sequence->status = SequenceStatus::kWaiting;
@@ -389,7 +392,7 @@ Status Scheduler::CheckInvariants() const {
   }
   const SchedulerStats& stats = impl_->stats;
   if (counts.waiting != stats.waiting || counts.running != stats.running ||
-      counts.swapped != stats.swapped || counts.running > impl_->options.max_sequences) {
+      counts.swapped != stats.swapped) {
     return Err(ErrorCode::kInvalidArgument,
                "{} sequences wait, {} run, {} are swapped; counted {}, {}, {}", counts.waiting,
                counts.running, counts.swapped, stats.waiting, stats.running, stats.swapped);

@@ -96,8 +96,11 @@ class Scheduler {
   // kCapacity with both numbers if it could never fit the cache, or if the queue is full;
   // kInvalidArgument if there is no token.
   Result<SequenceId> Add(SequenceSpec spec);
-  // A twin that shares the parent's cache. If the parent is not running, or max_sequences run
-  // already, the twin waits and computes again what the cache does not give it.
+  // What Add would say of the cache's size; may be asked from any thread.
+  Status CheckFits(const SequenceSpec& spec) const;
+  // A twin that shares the parent's cache. If the parent is not running, the twin waits and
+  // computes again what the cache does not give it. If too many run, the next plan preempts the
+  // newest.
   SequenceId Fork(SequenceId parent);
   // A sequence whose cache was filled from a snapshot: runs at once. `kv` holds n_computed tokens.
   // Errors as Add's, and kCapacity where max_sequences run already; `kv` stays the caller's then.
