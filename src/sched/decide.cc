@@ -58,6 +58,7 @@ class Decision {
   explicit Decision(const SchedulerState& state);
 
   StepPlan Make() {
+    PreemptExcess();
     DecodeRows();
     PrefillRunning();
     Admit();
@@ -65,6 +66,7 @@ class Decision {
   }
 
  private:
+  void PreemptExcess();
   void DecodeRows();
   void PrefillRunning();
   bool PrefillOne(size_t asker);
@@ -206,6 +208,19 @@ bool Decision::TakeBlocks(size_t asker, int64_t n_tokens) {
 }
 
 // --- Running sequences ---
+
+// Forks run at once, over the limit if need be: a beam's twin often takes the place of a sibling
+// that is given up a moment later. If too many are left the newest give way.
+void Decision::PreemptExcess() {
+  while (n_running_ > state_.options.max_sequences) {
+    size_t newest = running_.size();
+    for (size_t i = 0; i < running_.size(); ++i) {
+      if (running_[i].preempted) continue;
+      if (newest == running_.size() || running_[i].rank.id > running_[newest].rank.id) newest = i;
+    }
+    Preempt(newest);
+  }
+}
 
 void Decision::DecodeRows() {
   std::vector<size_t> rows;
