@@ -311,10 +311,7 @@ Status Engine::Impl::CheckCache(const Request& request) const {
                "the cache policy {} works for one reply at a time: n must be 1, without beams",
                Name(request.eviction.policy));
   }
-  if (!full) {
-    LUCID_RETURN_IF_ERROR(
-        CheckEviction(request.eviction, runner->kv().layout(), std::ssize(request.prompt)));
-  }
+  if (!full) LUCID_RETURN_IF_ERROR(CheckEviction(request.eviction, runner->kv().layout()));
   return {};
 }
 
@@ -331,8 +328,8 @@ Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
   const int64_t most = bounded ? context : std::min(context, std::max(capacity, n_prompt + 1));
   const int64_t max_length =
       request.max_tokens < 0 ? most : std::min(n_prompt + request.max_tokens, context);
-  auto active = std::make_unique<ActiveRequest>(
-      ActiveRequest{.sampler = std::move(sampler), .max_length = max_length});
+  auto active = std::make_unique<ActiveRequest>(std::move(sampler));
+  active->max_length = max_length;
   if (request.beam.width > 0) {
     const bool ignore_eos = request.ignore_eos;
     active->beam.emplace(request.beam.width, request.beam.length_penalty,

@@ -176,7 +176,10 @@ void EngineLoop::Audit(const Row& row) {
   }
   if (!auditor.AddFull(logits)) return;  // it has no further token until the reply has one
   if (reply.done) {
-    if (reply.last_output) EndReply(request, reply, *std::exchange(reply.last_output, {}));
+    if (reply.last_output != nullptr) {
+      const std::unique_ptr<TokenOutput> last = std::move(reply.last_output);
+      EndReply(request, reply, std::move(*last));
+    }
   } else {
     scheduler_.SetBlocked(reply.sequence, false);
   }
@@ -225,7 +228,8 @@ void EngineLoop::EndReply(ActiveRequest& request, Reply& reply, TokenOutput outp
                            output.cause == StopCause::kError ||
                            output.cause == StopCause::kDeadline;
   if (request.auditor != nullptr && request.auditor->waiting() && !ended_early) {
-    reply.last_output = std::move(output);  // the full cache's row of its token is still to come
+    reply.last_output = std::make_unique<TokenOutput>(
+        std::move(output));  // the full cache's row of its token is still to come
     return;
   }
   if (request.auditor != nullptr) output.stats.audit = request.auditor->result();
@@ -244,7 +248,7 @@ void EngineLoop::EndRequest(ActiveRequest& request, StopCause cause, std::option
     const bool began = i < std::ssize(request.replies) && !request.beam;
     if (began) {
       Reply& reply = *request.replies[static_cast<size_t>(i)];
-      if (reply.done && !reply.last_output) continue;
+      if (reply.done && reply.last_output == nullptr) continue;
       reply.last_output.reset();
       EndReply(request, reply, std::move(output));
     } else {

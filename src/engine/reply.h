@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode/beam_search.h"
@@ -35,7 +36,7 @@ struct Reply {
   int64_t generated = 0;                   // tokens of the reply
   Clock::time_point first_token;
   bool done = false;
-  std::optional<TokenOutput> last_output;  // ready, but the audit of its token is not
+  std::unique_ptr<TokenOutput> last_output;  // ready, but the audit of its token is not
   // Beams only.
   double logprob_sum = 0;
   std::vector<LogprobResult> logprobs;  // of its tokens, where the request asks for them
@@ -43,6 +44,8 @@ struct Reply {
 };
 
 struct ActiveRequest {
+  explicit ActiveRequest(SamplerChain chain) : sampler(std::move(chain)) {}
+
   RequestId id = 0;
   Request request;
   std::shared_ptr<StreamChannel> stream;
