@@ -11,9 +11,11 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 
+#include "exec/key_rotation.h"
 #include "format/safetensors.h"
-#include "kv/kv_manager.h"
 
 namespace lucid {
 namespace {
@@ -111,6 +113,9 @@ class HiddenTap : public Observer {
 
 class Fixture : public testing::TestWithParam<Case> {
  protected:
+  static constexpr int64_t kPositions = 256;
+  static constexpr int64_t kSequences = 2;
+
   void SetUp() override {
     if (!fs::exists(kFixtures)) GTEST_SKIP() << "the reference fixtures are not at " << kFixtures;
     Result<Model> model = LoadModel(kFixtures + "/" + GetParam().model);
@@ -124,29 +129,62 @@ class Fixture : public testing::TestWithParam<Case> {
         ReadPrompts(Json::parse(std::ifstream(kFixtures + "/" + GetParam().reference + ".json")));
 
     StartRunner(2);
-    // Blocks in an order that no contiguous cache would have.
-    blocks_ = {7, 3, 11, 0, 15, 2, 9, 1, 4, 14, 5, 6, 8, 10, 12, 13};
   }
 
-  void StartRunner(int n_threads, bool fuse = true) {
+  void StartRunner(int n_threads, bool fuse = true, KvType type = KvType::kF32,
+                   int64_t block_size = 16) {
     RunnerOptions options;
     options.backend = GetParam().isa == "reference" ? BackendKind::kReference : BackendKind::kCpu;
     options.isa = GetParam().isa == "reference" ? "" : GetParam().isa;
     options.n_threads = n_threads;
     options.fuse = fuse;
-    options.max_tokens = 128;
+    options.max_tokens = kPositions;
     options.max_outputs = 128;
-    options.kv = {.n_blocks = 16, .block_size = 16, .k_dtype = DType::kF32, .v_dtype = DType::kF32};
+    options.kv = {.k_type = type, .v_type = type, .block_size = block_size};
+    MakeTables(options);
     auto runner = Runner::Create(*model_, options);
     ASSERT_TRUE(runner.has_value()) << runner.error().message;
     runner_ = *std::move(runner);
   }
 
+  // Block tables for kSequences sequences of kPositions, every pool's blocks in an order that no
+  // contiguous cache would have.
+  void MakeTables(RunnerOptions& options) {
+    Result<KvLayout> layout = KvLayout::Make(model_->plan.kv_layers, options.kv);
+    ASSERT_TRUE(layout.has_value()) << layout.error().message;
+    const int64_t per_table = (kPositions + options.kv.block_size - 1) / options.kv.block_size;
+    for (const KvGroup& group : layout->groups()) {
+      options.kv_blocks[static_cast<size_t>(group.pool)] += kSequences * per_table;
+    }
+    std::vector<std::vector<int32_t>> free;
+    for (size_t p = 0; p < layout->pools().size(); ++p) {
+      std::vector<int32_t>& ids = free.emplace_back(static_cast<size_t>(options.kv_blocks[p]));
+      std::iota(ids.begin(), ids.end(), 0);
+      std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
+    }
+    tables_.assign(kSequences, {});
+    for (auto& tables : tables_) {
+      for (const KvGroup& group : layout->groups()) {
+        std::vector<int32_t>& ids = free[static_cast<size_t>(group.pool)];
+        tables.emplace_back(ids.end() - static_cast<std::ptrdiff_t>(per_table), ids.end());
+        ids.resize(ids.size() - static_cast<size_t>(per_table));
+      }
+    }
+  }
+
+  Batch NewBatch() const { return Batch(static_cast<int32_t>(tables_[0].size())); }
+  void AddSequence(Batch& batch, size_t sequence) const {
+    const std::vector<std::span<const int32_t>> tables(tables_[sequence].begin(),
+                                                       tables_[sequence].end());
+    batch.AddSequence(tables, {});
+  }
+
   void Run(std::span<const int32_t> ids, int64_t first, bool all, Observer* observer = nullptr) {
-    Batch batch;
-    batch.AddSequence(blocks_);
+    Batch batch = NewBatch();
+    AddSequence(batch, 0);
     for (size_t i = 0; i < ids.size(); ++i) {
-      batch.AddToken(ids[i], first + static_cast<int64_t>(i), all || i + 1 == ids.size());
+      batch.AddToken(ids[i], first + static_cast<int64_t>(i), Phase::kPrompt,
+                     all || i + 1 == ids.size());
     }
     runner_->Run(batch, observer);
   }
@@ -156,6 +194,21 @@ class Fixture : public testing::TestWithParam<Case> {
     EXPECT_NE(entry, nullptr) << name;
     if (entry == nullptr) return {};
     return {entry->tensor.f32(), static_cast<size_t>(entry->tensor.elements())};
+  }
+
+  // Logits of the last token, the prompt in chunks of `chunk`.
+  std::vector<float> LastLogits(std::span<const int32_t> ids, size_t chunk) {
+    for (size_t i = 0; i < ids.size(); i += chunk) {
+      Run(ids.subspan(i, std::min(chunk, ids.size() - i)), static_cast<int64_t>(i), false);
+    }
+    return {runner_->Logits(0).begin(), runner_->Logits(0).end()};
+  }
+
+  // The first prompt, over and over, up to n tokens.
+  std::vector<int32_t> LongPrompt(size_t n) const {
+    std::vector<int32_t> ids;
+    while (ids.size() < n) ids.push_back(prompts_[0].ids[ids.size() % prompts_[0].ids.size()]);
+    return ids;
   }
 
   static float MaxAbs(std::span<const float> x) {
@@ -175,7 +228,7 @@ class Fixture : public testing::TestWithParam<Case> {
   std::unique_ptr<Model> model_;
   std::unique_ptr<SafetensorsCheckpoint> reference_;
   std::unique_ptr<Runner> runner_;
-  std::vector<int32_t> blocks_;
+  std::vector<std::vector<std::vector<int32_t>>> tables_;  // [sequence][group]
   std::vector<Prompt> prompts_;
 };
 
@@ -265,18 +318,90 @@ TEST_P(Fixture, TheSameBitsAloneAndBesideOtherSequences) {
   const std::vector<int32_t>& ids = prompts_[0].ids;
   Run(ids, 0, /*all=*/false);
   const std::vector<float> alone(runner_->Logits(0).begin(), runner_->Logits(0).end());
-  Batch batch;
-  const std::vector<int32_t> mine = {1, 2, 3, 4, 5, 6, 7, 8},
-                             others = {9, 10, 11, 12, 13, 14, 15, 0};
-  batch.AddSequence(others);
+  Batch batch = NewBatch();
+  AddSequence(batch, 1);
   for (size_t i = 0; i < ids.size() / 2; ++i)
-    batch.AddToken(ids[ids.size() - 1 - i], static_cast<int64_t>(i), i == 0);
-  batch.AddSequence(mine);
+    batch.AddToken(ids[ids.size() - 1 - i], static_cast<int64_t>(i), Phase::kPrompt, i == 0);
+  AddSequence(batch, 0);
   for (size_t i = 0; i < ids.size(); ++i)
-    batch.AddToken(ids[i], static_cast<int64_t>(i), i + 1 == ids.size());
+    batch.AddToken(ids[i], static_cast<int64_t>(i), Phase::kPrompt, i + 1 == ids.size());
   runner_->Run(batch);
   const std::span<const float> beside = runner_->Logits(1);
   EXPECT_TRUE(std::equal(alone.begin(), alone.end(), beside.begin()));
+}
+
+TEST_P(Fixture, TheSameBitsForAnyBlockSize) {
+  const std::vector<int32_t> ids = LongPrompt(70);
+  for (const KvType type : {KvType::kF32, KvType::kInt8}) {
+    StartRunner(2, true, type, 16);
+    const std::vector<float> want = LastLogits(ids, 32);
+    for (const int64_t block_size : {8, 64}) {
+      StartRunner(2, true, type, block_size);
+      EXPECT_EQ(LastLogits(ids, 32), want) << Name(type) << " in blocks of " << block_size;
+    }
+  }
+}
+
+TEST_P(Fixture, EveryCacheTypeGivesTheSameBitsForAnyChunkingAndThreadCount) {
+  if (GetParam().model != "models/qwen2" && GetParam().model != "models/gemma3_text") {
+    GTEST_SKIP() << "two models are enough";
+  }
+  const std::vector<int32_t> ids = LongPrompt(180);  // kivi2 packs from 128 positions on
+  for (const KvType type : AllKvTypes()) {
+    StartRunner(2, true, type);
+    const std::vector<float> whole = LastLogits(ids, ids.size());
+    for (const int n_threads : {1, 3}) {
+      StartRunner(n_threads, true, type);
+      for (const size_t chunk : {size_t{1}, size_t{50}}) {
+        EXPECT_EQ(LastLogits(ids, chunk), whole)
+            << Name(type) << ", " << n_threads << " threads, chunks of " << chunk;
+      }
+    }
+  }
+}
+
+// The weights are random, so attention is sharp and errors of keys weigh more than in a trained
+// model.
+TEST_P(Fixture, CacheTypesAreAsNearAsTheirBitsAllow) {
+  const std::vector<int32_t> ids = LongPrompt(100);
+  StartRunner(2, true, KvType::kF32);
+  const std::vector<float> exact = LastLogits(ids, ids.size());
+  StartRunner(2, true, KvType::kF16);
+  const std::vector<float> half = LastLogits(ids, ids.size());
+  const auto distance = [&](KvType type) {
+    StartRunner(2, true, type);
+    const std::vector<float> logits = LastLogits(ids, ids.size());
+    double sum = 0, norm = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      sum += std::pow(logits[i] - exact[i], 2.0);
+      norm += std::pow(exact[i], 2.0);
+    }
+    return std::sqrt(sum / norm);
+  };
+  EXPECT_LT(distance(KvType::kF16), 1e-3);
+  EXPECT_LT(distance(KvType::kBF16), 1e-2);
+  EXPECT_LT(distance(KvType::kInt8), 2.5e-2);
+  EXPECT_LT(distance(KvType::kFp8), 0.15);
+  EXPECT_LT(distance(KvType::kInt4), 0.35);
+  StartRunner(2, true, KvType::kKivi2);
+  EXPECT_EQ(LastLogits(ids, ids.size()), half) << "nothing is older than the residual window";
+}
+
+TEST_P(Fixture, KeyRotationsAreThoseOfThePlan) {
+  for (const Plan& plan : {model_->plan, runner_->plan()}) {
+    const std::vector<KeyRotation> rotations = KeyRotations(plan, model_->weights);
+    ASSERT_EQ(rotations.size(), model_->plan.kv_layers.size());
+    for (size_t i = 0; i < rotations.size(); ++i) {
+      EXPECT_EQ(static_cast<int64_t>(rotations[i].inv_freq.size()),
+                model_->plan.kv_layers[i].k_dim / 2);
+      float first = 1.0f;  // divided by the factor of linear scaling
+      if (GetParam().model.ends_with("_linear")) first = 0.25f;
+      if (GetParam().model.ends_with("_scaled") && model_->plan.kv_layers[i].window == 0) {
+        first = 0.125f;
+      }
+      EXPECT_EQ(rotations[i].inv_freq[0], first) << "layer " << i;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fixture, testing::ValuesIn(Cases()),
