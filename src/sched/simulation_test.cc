@@ -224,13 +224,12 @@ class Simulation {
       ++refused_;
       return;
     }
-    EXPECT_LE(spec.max_length, 41 * longest_);
     work_ += tokens;
     request.submitted = step_;
     request.sequences.push_back(*id);
     const int number = next_request_++;
     requests_[number] = request;
-    twins_[*id] = {.request = number};
+    twins_[*id].request = number;
     LimitChunk(*id);
   }
 
@@ -334,13 +333,13 @@ void Simulation::CheckPlan(const StepPlan& plan, const std::vector<SequenceId>& 
     EXPECT_EQ(chunk.first, sequence.n_computed);
     EXPECT_GE(chunk.count, 1);
     EXPECT_LE(chunk.first + chunk.count, sequence.length());
-    if (sequence.max_chunk > 0) EXPECT_LE(chunk.count, sequence.max_chunk);
+    EXPECT_TRUE(sequence.max_chunk == 0 || chunk.count <= sequence.max_chunk);
     EXPECT_FALSE(prefill_began && sequence.decoding()) << "decode rows come first";
     prefill_began = prefill_began || !sequence.decoding();
   }
   EXPECT_EQ(tokens, plan.decode_tokens + plan.prefill_tokens);
   EXPECT_LE(tokens, options_.max_step_tokens);
-  if (options_.chunk > 0) EXPECT_LE(plan.prefill_tokens, options_.chunk);
+  EXPECT_TRUE(options_.chunk == 0 || plan.prefill_tokens <= options_.chunk);
   EXPECT_LE(scheduler_->stats().running, options_.max_sequences);
   if (plan.prefill_tokens == 0 || !plan.preempt.empty()) return;
   for (const SequenceId id : decoding) {

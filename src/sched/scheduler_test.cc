@@ -1,0 +1,289 @@
+// Scheduler: sequences through their lives.
+#include "sched/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+namespace lucid {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NoMemory final : public KvMemory {
+ public:
+  explicit NoMemory(int64_t block_bytes) : block_bytes_(static_cast<size_t>(block_bytes)) {}
+  void CopyBlock(int32_t, int32_t, int32_t) override {}
+  void ReadBlock(int32_t, int32_t, std::byte* bytes) const override {
+    std::memset(bytes, 0, block_bytes_);
+  }
+  void WriteBlock(int32_t, int32_t, const std::byte*) override {}
+
+ private:
+  size_t block_bytes_;
+};
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Make({}, 100); }
+
+  void Make(const SchedulerOptions& options, int64_t n_blocks, int64_t block_size = 4,
+            int64_t window = 0) {
+    const std::vector<KvSpec> layers = {{.heads = 1, .k_dim = 4, .v_dim = 4, .window = window}};
+    const KvLayout layout = *KvLayout::Make(layers, {.block_size = block_size});
+    scheduler_.reset();
+    cache_.reset();
+    memory_ = std::make_unique<NoMemory>(layout.pools()[0].block_bytes);
+    KvCacheOptions cache_options;
+    cache_options.n_blocks[0] = n_blocks;
+    cache_options.swap_blocks[0] = n_blocks;
+    cache_ = *KvCache::Create(layout, cache_options, *memory_);
+    scheduler_ = std::make_unique<Scheduler>(options, *cache_);
+  }
+
+  static SequenceSpec Spec(int64_t n_prompt, int64_t n_reply, int32_t first_token = 0) {
+    SequenceSpec spec;
+    spec.tokens.resize(static_cast<size_t>(n_prompt));
+    std::iota(spec.tokens.begin(), spec.tokens.end(), first_token);
+    spec.n_prompt = n_prompt;
+    spec.max_length = n_prompt + n_reply;
+    return spec;
+  }
+
+  StepPlan Step() {
+    StepPlan plan = scheduler_->Decide();
+    scheduler_->Apply(plan);
+    scheduler_->Commit(plan, 0.01);
+    const Status status = scheduler_->CheckInvariants();
+    EXPECT_TRUE(status) << status.error().message;
+    return plan;
+  }
+
+  std::unique_ptr<NoMemory> memory_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, APromptThenItsReply) {
+  const SequenceId id = *scheduler_->Add(Spec(10, 5));
+  EXPECT_FALSE(scheduler_->idle());
+  EXPECT_EQ(scheduler_->stats().waiting, 1);
+  EXPECT_EQ(Step().prefill_tokens, 10);
+  EXPECT_EQ(scheduler_->Get(id).n_computed, 10);
+  for (int i = 0; i < 4; ++i) {
+    scheduler_->Append(id, 100 + i);
+    const StepPlan plan = Step();
+    EXPECT_EQ(plan.decode_tokens, 1);
+    EXPECT_EQ(plan.prefill_tokens, 0);
+  }
+  EXPECT_EQ(scheduler_->stats().steps, 5);
+  EXPECT_EQ(scheduler_->stats().decode_tokens, 4);
+  EXPECT_EQ(scheduler_->stats().prefill_tokens, 10);
+  EXPECT_EQ(scheduler_->cost().observations(), 5);
+  scheduler_->Remove(id);
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_EQ(cache_->stats().held[0], 0);
+}
+
+TEST_F(SchedulerTest, WhatNeverFitsIsRefusedWithBothNumbers) {
+  const Result<SequenceId> id = scheduler_->Add(Spec(300, 101));
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code, ErrorCode::kCapacity);
+  EXPECT_THAT(id.error().message, HasSubstr("101 cache blocks"));
+  EXPECT_THAT(id.error().message, HasSubstr("100 cache blocks"));
+  EXPECT_THAT(id.error().message, HasSubstr("401 tokens"));
+  EXPECT_TRUE(scheduler_->Add(Spec(300, 100))) << "the last block is as good as the others";
+  SequenceSpec bounded = Spec(300, 1000);
+  bounded.share = false;
+  bounded.max_places = 400;
+  EXPECT_TRUE(scheduler_->Add(bounded));
+}
+
+TEST_F(SchedulerTest, WindowsNeedNoMoreThanTheyReach) {
+  Make({}, 4, 4, /*window=*/10);
+  const SequenceId id = *scheduler_->Add(Spec(300, 100));
+  int64_t steps = 0;
+  while (scheduler_->Get(id).to_compute() > 0) {
+    ASSERT_FALSE(Step().chunks.empty());
+    ASSERT_LT(++steps, 300);
+  }
+  Make({}, 3, 4, /*window=*/10);
+  EXPECT_FALSE(scheduler_->Add(Spec(300, 100)));
+}
+
+TEST_F(SchedulerTest, AFullQueueIsRefusedWithItsLength) {
+  Make({.max_waiting = 2}, 100);
+  ASSERT_TRUE(scheduler_->Add(Spec(4, 1)));
+  ASSERT_TRUE(scheduler_->Add(Spec(4, 1)));
+  const Result<SequenceId> id = scheduler_->Add(Spec(4, 1));
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code, ErrorCode::kCapacity);
+  EXPECT_THAT(id.error().message, HasSubstr("holds 2 requests already"));
+  Step();
+  EXPECT_TRUE(scheduler_->Add(Spec(4, 1)));
+}
+
+TEST_F(SchedulerTest, AnEmptyPromptIsRefused) {
+  const Result<SequenceId> id = scheduler_->Add(Spec(0, 5));
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(SchedulerTest, ASharedPrefixIsComputedOnce) {
+  constexpr int64_t kShared = 64;
+  for (int32_t i = 0; i < 8; ++i) {
+    SequenceSpec spec = Spec(kShared, 20);
+    for (int32_t j = 0; j < 6; ++j) spec.tokens.push_back(1000 * i + j);
+    spec.n_prompt += 6;
+    spec.max_length += 6;
+    ASSERT_TRUE(scheduler_->Add(spec));
+  }
+  for (int i = 0; i < 4; ++i) Step();
+  EXPECT_EQ(scheduler_->stats().running, 8);
+  EXPECT_EQ(scheduler_->stats().prefill_tokens, kShared + 8 * 6);
+  EXPECT_EQ(scheduler_->Get(8).cached_tokens, kShared);
+}
+
+TEST_F(SchedulerTest, PreemptedTokensAreRecomputedInTheirPhases) {
+  Make({.max_step_tokens = 64}, 6);
+  const SequenceId first = *scheduler_->Add(Spec(8, 8, 0));
+  const SequenceId second = *scheduler_->Add(Spec(8, 8, 500));
+  Step();
+  int64_t steps = 0;
+  while (scheduler_->Get(second).preemptions == 0) {
+    scheduler_->Append(first, 7);
+    scheduler_->Append(second, 7);
+    Step();
+    ASSERT_LT(++steps, 20);
+  }
+  EXPECT_EQ(scheduler_->Get(second).status, SequenceStatus::kWaiting);
+  EXPECT_EQ(scheduler_->stats().preemptions_recompute, 1);
+  const int64_t length = scheduler_->Get(second).length();
+  EXPECT_GT(length, 9);
+  scheduler_->Remove(first);
+  const StepPlan plan = Step();
+  ASSERT_EQ(plan.chunks.size(), 1u);
+  EXPECT_EQ(plan.chunks[0].first, 8) << "the prompt is found again, the reply is not";
+  EXPECT_EQ(scheduler_->Get(second).n_computed, length);
+  EXPECT_EQ(scheduler_->stats().recomputed_tokens, length - 1 - 8);
+  EXPECT_EQ(cache_->prompt_length(scheduler_->Get(second).kv), 8);
+}
+
+TEST_F(SchedulerTest, SwappedSequencesGoOnWhereTheyWere) {
+  Make({.preemption = PreemptionMode::kSwap}, 6);
+  const SequenceId first = *scheduler_->Add(Spec(8, 8, 0));
+  const SequenceId second = *scheduler_->Add(Spec(8, 8, 500));
+  Step();
+  int64_t steps = 0;
+  while (scheduler_->stats().swapped == 0) {
+    scheduler_->Append(first, 7);
+    scheduler_->Append(second, 7);
+    Step();
+    ASSERT_LT(++steps, 20);
+  }
+  const int64_t computed = scheduler_->Get(second).n_computed;
+  EXPECT_GT(computed, 8);
+  scheduler_->Remove(first);
+  const StepPlan plan = Step();
+  EXPECT_EQ(plan.swap_in, std::vector<SequenceId>{second});
+  ASSERT_EQ(plan.chunks.size(), 1u);
+  EXPECT_EQ(plan.chunks[0].first, computed);
+  EXPECT_EQ(scheduler_->stats().recomputed_tokens, 0);
+  EXPECT_EQ(scheduler_->stats().preemptions_swap, 1);
+}
+
+TEST_F(SchedulerTest, ForksShareAndGoTheirOwnWays) {
+  const SequenceId parent = *scheduler_->Add(Spec(8, 8));
+  Step();
+  const SequenceId twin = scheduler_->Fork(parent);
+  EXPECT_EQ(scheduler_->Get(twin).n_computed, 8);
+  EXPECT_EQ(cache_->stats().held[0], 2);
+  scheduler_->Append(parent, 1);
+  scheduler_->Append(twin, 2);
+  EXPECT_EQ(Step().decode_tokens, 2);
+  EXPECT_EQ(cache_->stats().held[0], 4);
+  scheduler_->Remove(parent);
+  EXPECT_EQ(scheduler_->Get(twin).tokens.back(), 2);
+  scheduler_->Remove(twin);
+  EXPECT_EQ(cache_->stats().held[0], 0);
+}
+
+TEST_F(SchedulerTest, AForkOfAWaitingSequenceWaits) {
+  const SequenceId parent = *scheduler_->Add(Spec(8, 8));
+  const SequenceId twin = scheduler_->Fork(parent);
+  EXPECT_EQ(scheduler_->Get(twin).status, SequenceStatus::kWaiting);
+  EXPECT_EQ(scheduler_->stats().waiting, 2);
+  Step();
+  Step();
+  EXPECT_EQ(scheduler_->Get(twin).n_computed, 8);
+}
+
+TEST_F(SchedulerTest, AnAdoptedSequenceRunsAtOnce) {
+  Make({.max_sequences = 1}, 100);
+  SequenceSpec spec = Spec(9, 8);
+  spec.n_prompt = 8;
+  const SequenceHandle kv = cache_->Open();
+  ASSERT_TRUE(cache_->Reserve(kv, 8));
+  cache_->Commit(kv, spec.tokens, 8, 8);
+  const Result<SequenceId> id = scheduler_->Adopt(spec, kv, 8);
+  ASSERT_TRUE(id);
+  EXPECT_EQ(Step().decode_tokens, 1);
+  const SequenceHandle other = cache_->Open();
+  const Result<SequenceId> refused = scheduler_->Adopt(spec, other, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCapacity);
+  cache_->Close(other);
+}
+
+TEST_F(SchedulerTest, SequencesMayGoBetweenApplyAndCommit) {
+  const SequenceId gone = *scheduler_->Add(Spec(8, 8, 0));
+  const SequenceId stays = *scheduler_->Add(Spec(8, 8, 500));
+  StepPlan plan = scheduler_->Decide();
+  scheduler_->Apply(plan);
+  scheduler_->Remove(gone);
+  scheduler_->Commit(plan, 0.01);
+  EXPECT_EQ(scheduler_->Get(stays).n_computed, 8);
+  EXPECT_TRUE(scheduler_->CheckInvariants());
+}
+
+// Two clients, one with eight requests and one with two that come later: the later client gets half
+// of the machine.
+TEST_F(SchedulerTest, ALateClientIsNotServedAfterAllOthers) {
+  Make({.max_sequences = 2}, 1000);
+  std::vector<SequenceId> ids;
+  const auto add = [&](const char* client) {
+    SequenceSpec spec = Spec(4, 20, static_cast<int32_t>(1000 * ids.size()));
+    spec.client = client;
+    ids.push_back(*scheduler_->Add(spec));
+  };
+  const auto step = [&] {
+    Step();
+    std::erase_if(ids, [&](SequenceId id) {
+      if (scheduler_->Get(id).to_compute() > 0) return false;
+      if (scheduler_->Get(id).length() == scheduler_->Get(id).spec.max_length) {
+        scheduler_->Remove(id);
+        return true;
+      }
+      scheduler_->Append(id, 1);
+      return false;
+    });
+  };
+  for (int i = 0; i < 8; ++i) add("busy");
+  for (int i = 0; i < 30; ++i) step();
+  add("late");
+  add("late");
+  const SequenceId last_of_late = ids.back();
+  int64_t steps = 0;
+  while (std::find(ids.begin(), ids.end(), last_of_late) != ids.end()) {
+    step();
+    ASSERT_LT(++steps, 200);
+  }
+  EXPECT_GE(ids.size(), 2u) << "requests of the busy client are left";
+}
+
+}  // namespace
+}  // namespace lucid
