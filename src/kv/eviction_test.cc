@@ -559,7 +559,7 @@ TEST(EvictorTest, SaysWhyItCannotHelp) {
   EXPECT_EQ(LeastBudget(KvPolicy::kH2o, 8), 32);
 
   const KvLayout kivi =
-      KvLayout::Make(kLayers,
+      KvLayout::Make(std::span(kLayers).first(1),
                      {.k_type = KvType::kKivi2, .v_type = KvType::kKivi2, .block_size = 16})
           .value();
   EXPECT_THAT(refusal({KvPolicy::kSnapKv, 100}, kivi), HasSubstr("kivi2"));

@@ -199,9 +199,9 @@ std::span<const std::byte> Bytes(const T& items) {
   return std::as_bytes(std::span(items));
 }
 
-// kCapacity if the sequence cannot have blocks for n_tokens.
-Status CheckRoom(const KvCache& cache, SequenceHandle sequence, int64_t n_tokens) {
-  const PoolCounts need = cache.Need(sequence, n_tokens);
+// kCapacity if the cache cannot give the blocks that n_tokens computed tokens hold.
+Status CheckRoom(const KvCache& cache, int64_t n_tokens) {
+  const PoolCounts need = cache.layout().BlocksFor(n_tokens, n_tokens);
   const PoolCounts available = cache.available();
   for (size_t pool = 0; pool < cache.layout().pools().size(); ++pool) {
     if (need[pool] > available[pool]) {
@@ -264,8 +264,8 @@ Status RestoreSnapshot(KvCache& cache, SequenceHandle sequence, const KvSnapshot
                "the saved cache belongs to another model or another cache type");
   }
   const int64_t n_tokens = std::ssize(snapshot.tokens);
-  LUCID_RETURN_IF_ERROR(CheckRoom(cache, sequence, n_tokens));
-  LUCID_CHECK(cache.Reserve(sequence, n_tokens));
+  LUCID_RETURN_IF_ERROR(CheckRoom(cache, n_tokens));
+  LUCID_CHECK(cache.ReserveRestored(sequence, n_tokens));
   const std::byte* next = snapshot.blocks.data();
   ForEachBlock(cache, sequence, snapshot, [&](const SnapshotBlock& block) {
     cache.memory().WriteBlock(block.pool, block.physical, next);

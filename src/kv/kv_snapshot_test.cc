@@ -208,6 +208,7 @@ TEST(KvSnapshotTest, AShorterPrefixIsNeverFoundWithoutItsWindow) {
   const std::vector<int32_t> tokens = SomeTokens(200);
   const SequenceHandle sequence = from.Fill(tokens, 200, 64, 3);
   const KvSnapshot snapshot = TakeSnapshot(*from.cache, sequence, tokens, kFingerprint);
+  from.cache->Close(sequence);
   Cache to(c);
   const SequenceHandle restored = to.cache->Open();
   ASSERT_TRUE(RestoreSnapshot(*to.cache, restored, snapshot, kFingerprint));
