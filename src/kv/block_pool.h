@@ -1,12 +1,12 @@
 // BlockPool: who holds which block of one pool. Numbers only; the bytes are KvStorage's.
 //
 // A block is in one of three states: held (by one sequence or several), cached (by none, but the
-// prefix tree knows what is in it) or free. free + cached + held = total at all times.
+// prefix tree knows what is in it) or free. free + cached + held = total at all times. All
+// operations take constant time and no memory.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <vector>
 
 #include "base/result.h"
@@ -31,7 +31,7 @@ class BlockPool {
 
   int64_t total() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t free() const { return static_cast<int64_t>(free_.size()); }
-  int64_t cached() const { return static_cast<int64_t>(lru_.size()); }
+  int64_t cached() const { return cached_; }
   int64_t held() const { return held_; }
   int64_t available() const { return free() + cached(); }
   int64_t evictions() const { return evictions_; }
@@ -46,11 +46,18 @@ class BlockPool {
   struct Block {
     int32_t holders = 0;
     bool remembered = false;
-    std::list<int32_t>::iterator place;  // in lru_, while cached
+    int32_t older = -1;  // neighbours in the list of cached blocks
+    int32_t newer = -1;
   };
+  Block& At(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
+  void Append(int32_t block);  // to the list of cached blocks, as the newest
+  void Unlink(int32_t block);
+
   std::vector<Block> blocks_;
   std::vector<int32_t> free_;
-  std::list<int32_t> lru_;  // cached blocks, longest unused first
+  int32_t oldest_ = -1;  // cached blocks, by the time of their release
+  int32_t newest_ = -1;
+  int64_t cached_ = 0;
   int64_t held_ = 0;
   int64_t evictions_ = 0;
   std::function<void(int32_t)> on_evict_;

@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/result.h"
 #include "kv/kv_layout.h"
 #include "kv/kv_storage.h"
@@ -34,7 +33,9 @@ struct KvCacheOptions {
 // What a prompt would find, without taking it.
 struct PrefixPeek {
   int64_t n_tokens = 0;
-  PoolCounts idle{};  // blocks of it that nobody holds: attaching makes them unavailable
+  // Blocks of it that nobody holds: attaching makes them unavailable. The copy of a partial block
+  // (one block of each group that is not packed) is not among them.
+  PoolCounts idle{};
 };
 
 struct KvCacheStats {
@@ -80,13 +81,22 @@ class KvCache {
   // Room to compute tokens up to n_tokens (exclusive), every block of it owned by this sequence
   // alone where it will be written. False, with nothing changed, if the pools cannot give it.
   [[nodiscard]] bool Reserve(SequenceHandle sequence, int64_t n_tokens);
+  // The same for a sequence whose first n_tokens were computed elsewhere and are about to be
+  // written through KvMemory: of an empty sequence only the blocks that Table must lead to
+  // afterwards, KvLayout::Needed(g, n_tokens, n_tokens). Commit(.., n_tokens, ..) must follow.
+  [[nodiscard]] bool ReserveRestored(SequenceHandle sequence, int64_t n_tokens);
   // tokens[0 .. n_computed) are in the cache now. The first n_prompt of all tokens are computed in
   // the prompt phase. Offers full blocks to the tree (a block that is already there replaces ours)
   // and gives back blocks that windows have left.
   void Commit(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t n_computed,
               int64_t n_prompt);
-  // Forgets the tokens from n_tokens on (rejected drafts). n_tokens <= committed length.
+  // Forgets the tokens from n_tokens on, and gives back the blocks behind them, reserved ones too
+  // (rejected drafts). n_tokens <= committed length; windows must still have what the next query at
+  // n_tokens reads, which is so for tokens that were reserved and never committed.
   void Truncate(SequenceHandle sequence, int64_t n_tokens);
+  // Makes every block of full groups the sequence's own, for those who move rows; from then on it
+  // does not share. False, with nothing changed, if the pools cannot give the copies.
+  [[nodiscard]] bool Unshare(SequenceHandle sequence);
   // After eviction: the places of full groups are now 0 .. n_places - 1; later blocks go back. Only
   // for sequences that do not share.
   void DropPlaces(SequenceHandle sequence, int64_t n_places);
@@ -101,7 +111,8 @@ class KvCache {
   PoolCounts Releases(SequenceHandle sequence) const;
   // Blocks that the sequence needs to come back from the swap space.
   PoolCounts SwapNeed(SequenceHandle sequence) const;
-  // Bytes of the sequence's blocks, shared ones included.
+  // Bytes of the sequence's blocks, shared ones included; while it is swapped out, in the swap
+  // space.
   int64_t bytes(SequenceHandle sequence) const;
 
   // Moves a sequence's blocks to the swap space. False, with nothing changed, if it is full.
@@ -118,7 +129,7 @@ class KvCache {
   Status CheckInvariants() const;
 
  private:
-  struct Impl;
+  struct Impl;  // kv_cache_impl.h
   explicit KvCache(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

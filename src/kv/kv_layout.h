@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "plan/op.h"
 #include "tensor/kv_type.h"
+#include "tensor/paged_view.h"
 
 namespace lucid {
 
@@ -28,6 +29,7 @@ struct KvOptions {
 };
 
 constexpr int kMaxKvPools = 4;
+constexpr int kMaxKvRules = 8;
 // Blocks by pool.
 using PoolCounts = std::array<int64_t, kMaxKvPools>;
 
@@ -41,7 +43,15 @@ struct KvGroup {
   KvGroupKind kind = KvGroupKind::kFull;
   int64_t window = 0;  // kWindow: keys a query sees, itself included
   int32_t pool = 0;
+  int32_t rule = 0;
   std::vector<int32_t> layers;  // slot i of a block is the page of layer layers[i]
+};
+
+// Groups of one kind and window: a sequence always holds the same logical blocks of each of them.
+struct KvRule {
+  KvGroupKind kind = KvGroupKind::kFull;
+  int64_t window = 0;
+  std::vector<int32_t> groups;
 };
 
 struct KvPool {
@@ -68,7 +78,9 @@ class KvLayout {
  public:
   // kInvalidArgument for a block size outside 1 .. 1024, a type that a layer cannot have (kivi2 for
   // one of K and V only, or for latent caches, whose v_dim is 0; kivi2 with a block size that is no
-  // multiple of 4), kUnsupported for more than kMaxKvPools page sizes.
+  // multiple of 4, or where every layer has a window), kUnsupported for more than kMaxKvPools page
+  // sizes or kMaxKvRules rules. Layers with a window keep float16 pages in a kivi2 cache: what
+  // their window reaches is hardly more than the positions that kivi2 leaves alone.
   static Result<KvLayout> Make(std::span<const KvSpec> layers, const KvOptions& options);
 
   const KvOptions& options() const { return options_; }
@@ -76,16 +88,23 @@ class KvLayout {
   std::span<const KvSpec> layers() const { return layers_; }
   std::span<const KvGroup> groups() const { return groups_; }
   std::span<const KvPool> pools() const { return pools_; }
+  std::span<const KvRule> rules() const { return rules_; }
   const KvPlace& place(size_t layer) const { return places_[layer]; }
 
   // The blocks of a group that a sequence must hold to compute positions [n_computed, n_tokens):
   // those that any of these queries reads or writes. n_computed == n_tokens: what the next query
   // would read. For kFull groups positions are cache places.
-  BlockRange Needed(size_t group, int64_t n_computed, int64_t n_tokens) const;
+  BlockRange Needed(size_t group, int64_t n_computed, int64_t n_tokens) const {
+    return Needed(rules_[static_cast<size_t>(groups_[group].rule)], n_computed, n_tokens);
+  }
+  BlockRange Needed(const KvRule& rule, int64_t n_computed, int64_t n_tokens) const;
   // Sum over groups of Needed(g, n_computed, n_tokens), by pool.
   PoolCounts BlocksFor(int64_t n_computed, int64_t n_tokens) const;
   // Bytes of the blocks that a sequence of n_tokens holds once all are computed.
   int64_t BytesFor(int64_t n_tokens) const;
+  // The pages that `recent` says: a layer's float16 pages of a kivi2 cache, else its main ones.
+  // `table` is set, `data` is not.
+  KvPages Pages(size_t layer, bool recent) const;
   // Bytes of `blocks` blocks of each pool.
   int64_t Bytes(const PoolCounts& blocks) const;
   // Bytes that one position of every layer takes, windows and block borders left aside.
@@ -100,10 +119,16 @@ class KvLayout {
   PoolCounts BlocksForAll(int64_t n_sequences, int64_t context, int64_t max_step_tokens) const;
 
  private:
+  void AddPart(KvGroupKind kind, int64_t window, std::span<const int32_t> layers,
+               int64_t page_bytes, int64_t group_size, int32_t pool);
+  int64_t MostBlocks(const KvGroup& group, int64_t n_sequences, int64_t context,
+                     int64_t max_step_tokens) const;
+
   KvOptions options_;
   std::vector<KvSpec> layers_;
   std::vector<KvGroup> groups_;
   std::vector<KvPool> pools_;
+  std::vector<KvRule> rules_;
   std::vector<KvPlace> places_;  // by layer
 };
 

@@ -40,6 +40,8 @@ class KvStorage final : public KvMemory {
   void WriteBlock(int32_t pool, int32_t block, const std::byte* bytes) override;
 
  private:
+  std::byte* SlotData(int32_t group, int32_t slot) const;
+
   KvLayout layout_;
   PoolCounts n_blocks_{};
   std::vector<std::vector<Buffer>> slots_;  // [pool][slot]: [n_blocks][page_bytes]
