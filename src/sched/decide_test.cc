@@ -141,17 +141,15 @@ TEST_F(DecideTest, MoreStreamsThanTheStepHoldsTakeTurns) {
   options_.max_step_tokens = 2;
   for (int i = 0; i < 5; ++i) Decoding(5);
   Waiting(7);
-  std::vector<int> rows(6);
-  for (step_ = 0; step_ < 10; ++step_) {
+  for (step_ = 0; step_ < 20; ++step_) {
     const StepPlan plan = Plan();
     ASSERT_EQ(plan.decode_tokens, 2);
     EXPECT_EQ(plan.prefill_tokens, 0);
-    for (const Chunk& chunk : plan.chunks) {
-      ++rows[chunk.id];
-      sequences_[chunk.id - 1].last_step = step_;
+    for (const Chunk& chunk : plan.chunks) sequences_[chunk.id - 1].last_step = step_;
+    for (size_t i = 0; i < 5; ++i) {
+      EXPECT_LE(step_ - sequences_[i].last_step, 3) << "all others come once in between";
     }
   }
-  EXPECT_EQ(rows, (std::vector<int>{0, 4, 4, 4, 4, 4}));
 }
 
 TEST_F(DecideTest, MaxSequencesRunAtMost) {
