@@ -129,7 +129,7 @@ std::string Content(const std::string& path) {
 
 TEST(KvSnapshotTest, AnotherCacheGoesOnWithTheSameBytes) {
   for (const Case& c : Cases()) {
-    for (const int64_t n : {1, 15, 16, 64, 100, 256, 300}) {
+    for (const int64_t n : {0, 1, 15, 16, 64, 100, 256, 300}) {
       SCOPED_TRACE(c.name + " " + std::to_string(n));
       Cache from(c);
       const std::vector<int32_t> tokens = SomeTokens(n);
@@ -315,20 +315,18 @@ TEST(KvSnapshotFileTest, ReadsWhatItWrote) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.File("")), {}), 1);
 }
 
-TEST(KvSnapshotFileTest, EveryFlippedBitIsFound) {
+TEST(KvSnapshotFileTest, AFlippedBitInAnyByteIsFound) {
   const TempFolder folder;
   const std::string path = folder.File("session.kv");
   ASSERT_TRUE(WriteSnapshotFile(path, SmallSnapshot()));
   const std::string good = Content(path);
   for (size_t i = 0; i < good.size(); ++i) {
-    for (const int bit : {0, 3, 7}) {
-      std::string bad = good;
-      bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
-      const Result<KvSnapshot> read = ReadSnapshotFile(folder.Put("bad.kv", bad));
-      ASSERT_FALSE(read) << "byte " << i << " bit " << bit;
-      ASSERT_EQ(read.error().code, ErrorCode::kInvalidFile) << read.error().message;
-      ASSERT_THAT(read.error().message, HasSubstr("bad.kv"));
-    }
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+    const Result<KvSnapshot> read = ReadSnapshotFile(folder.Put("bad.kv", bad));
+    ASSERT_FALSE(read) << "byte " << i;
+    ASSERT_EQ(read.error().code, ErrorCode::kInvalidFile) << read.error().message;
+    ASSERT_THAT(read.error().message, HasSubstr("bad.kv"));
   }
 }
 
