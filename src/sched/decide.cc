@@ -321,7 +321,8 @@ int64_t Decision::PrefillBudget(const Sequence& sequence, int64_t first, int64_t
 
 PrefixPeek Decision::Peek(const Sequence& sequence) const {
   if (!sequence.spec.share || !cache_.options().prefix_sharing) return {};
-  return cache_.Peek(sequence.tokens, sequence.most_cached(), sequence.spec.root);
+  return cache_.Peek(sequence.tokens, sequence.most_cached(cache_.options().strict),
+                     sequence.spec.root, sequence.spec.n_prompt);
 }
 
 // True if a sequence that is computing its prompt now will leave a whole block in the tree that
@@ -331,7 +332,8 @@ bool Decision::AwaitsPrefix(const Sequence& sequence, const PrefixPeek& peek) co
   const int64_t block_size = cache_.layout().block_size();
   const auto will_leave = [&](const Sequence& other, int64_t n_computed) {
     if (!other.spec.share || other.spec.root != sequence.spec.root) return false;
-    const int64_t most = std::min(sequence.most_cached(), other.spec.n_prompt);
+    const int64_t most =
+        std::min({sequence.length() - 1, sequence.spec.n_prompt, other.spec.n_prompt});
     if (n_computed >= most) return false;
     const int64_t blocks = CommonPrefix(sequence, other, most) / block_size;
     return blocks > peek.n_tokens / block_size && blocks * block_size > n_computed;

@@ -169,7 +169,9 @@ void Scheduler::Impl::Preempt(Sequence& sequence) {
 void Scheduler::Impl::Admit(Sequence& sequence) {
   sequence.kv = cache.Open(sequence.spec.share, sequence.spec.root);
   if (sequence.spec.share) {
-    sequence.n_computed = cache.Attach(sequence.kv, sequence.tokens, sequence.most_cached());
+    sequence.n_computed =
+        cache.Attach(sequence.kv, sequence.tokens, sequence.most_cached(cache.options().strict),
+                     sequence.spec.n_prompt);
   }
   if (sequence.preemptions == 0) sequence.cached_tokens = sequence.n_computed;
   SetStatus(sequence, SequenceStatus::kRunning);

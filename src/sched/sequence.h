@@ -48,10 +48,11 @@ struct Sequence {
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t to_compute() const { return length() - n_computed; }
-  // Tokens that the cache may give it: blocks of generated tokens would make the reply's bits
-  // depend on whose they are, so a preempted sequence finds its prompt only. At least one is left
-  // to do.
-  int64_t most_cached() const { return std::min(length() - 1, spec.n_prompt); }
+  // Tokens that the cache may give it; at least one is left to compute. Of the reply only what is
+  // known to have been computed in its phase: else a preemption could change bits.
+  int64_t most_cached(bool strict_cache) const {
+    return strict_cache ? length() - 1 : std::min(length() - 1, spec.n_prompt);
+  }
   int64_t most_places() const { return spec.max_places > 0 ? spec.max_places : spec.max_length; }
   // Its next token is the newest one: one row, whose logits give the next token of the reply.
   bool decoding() const { return to_compute() == 1 && length() > spec.n_prompt; }
