@@ -21,12 +21,15 @@
 namespace lucid {
 
 using SequenceHandle = int32_t;
+// As a number of prompt tokens: all of them, whatever their number.
+constexpr int64_t kAllTokens = int64_t{1} << 60;
 
 struct KvCacheOptions {
   PoolCounts n_blocks{};
   PoolCounts swap_blocks{};    // room for blocks of swapped-out sequences, in host memory
   bool prefix_sharing = true;  // false: nothing is kept for others
-  // A prompt never reuses blocks of generated tokens (the numerics of a token depend on its phase).
+  // Tokens of a prompt never reuse what was computed for generated ones, nor the other way round
+  // (the numerics of a token depend on its phase).
   bool strict = false;
 };
 
@@ -70,11 +73,15 @@ class KvCache {
   void Close(SequenceHandle sequence);
 
   // The longest cached prefix of `tokens`, at most `most` tokens, that a sharing sequence could
-  // take.
-  PrefixPeek Peek(std::span<const int32_t> tokens, int64_t most, uint64_t root = 0) const;
+  // take. n_prompt: how many of the tokens are of the prompt phase, for a sequence that is to be
+  // computed again with its reply so far. A strict cache gives only what was computed in just these
+  // phases; others prefer it.
+  PrefixPeek Peek(std::span<const int32_t> tokens, int64_t most, uint64_t root = 0,
+                  int64_t n_prompt = kAllTokens) const;
   // Takes it for an empty sequence and returns its length. May copy one partial block; where no
   // block is available for the copy, the prefix ends at the block before.
-  int64_t Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most);
+  int64_t Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most,
+                 int64_t n_prompt = kAllTokens);
 
   // Blocks that Reserve(sequence, n_tokens) would take, copies included.
   PoolCounts Need(SequenceHandle sequence, int64_t n_tokens) const;

@@ -98,7 +98,7 @@ struct KvCache::Impl {
   // Gives everything back, tails first.
   void ReleaseAll(KvSequence& s);
 
-  Found Find(std::span<const int32_t> tokens, int64_t most, uint64_t root) const;
+  Found Find(std::span<const int32_t> tokens, int64_t most, uint64_t root, int64_t n_prompt) const;
   void CountIdle(Found& found) const;
   void HoldPath(KvSequence& s, const PrefixTree::Match& match);
   void CopyPartial(KvSequence& s, const PrefixTree::Match& match);

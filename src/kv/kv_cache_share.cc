@@ -26,10 +26,10 @@ void KvCache::Impl::CountIdle(Found& found) const {
 }
 
 KvCache::Impl::Found KvCache::Impl::Find(std::span<const int32_t> tokens, int64_t most,
-                                         uint64_t root) const {
+                                         uint64_t root, int64_t n_prompt) const {
   Found found;
   if (!options.prefix_sharing) return found;
-  const PrefixTree::Matches matches = tree.Longest(root, tokens, most, options.strict);
+  const PrefixTree::Matches matches = tree.Longest(root, tokens, most, n_prompt, options.strict);
   found.match = matches.best;
   CountIdle(found);
   if (found.match.partial == PrefixTree::kNone) return found;
@@ -52,8 +52,9 @@ KvCache::Impl::Found KvCache::Impl::Find(std::span<const int32_t> tokens, int64_
   return found;
 }
 
-PrefixPeek KvCache::Peek(std::span<const int32_t> tokens, int64_t most, uint64_t root) const {
-  const Impl::Found found = impl_->Find(tokens, most, root);
+PrefixPeek KvCache::Peek(std::span<const int32_t> tokens, int64_t most, uint64_t root,
+                         int64_t n_prompt) const {
+  const Impl::Found found = impl_->Find(tokens, most, root, n_prompt);
   return {.n_tokens = found.match.n_tokens, .idle = found.idle};
 }
 
@@ -108,14 +109,15 @@ void KvCache::Impl::CopyPartial(KvSequence& s, const PrefixTree::Match& match) {
   tree.Unlock(source);
 }
 
-int64_t KvCache::Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most) {
+int64_t KvCache::Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most,
+                        int64_t n_prompt) {
   Impl& c = *impl_;
   KvSequence& s = c.At(sequence);
   LUCID_CHECK(s.length == 0 && !s.swapped && s.path.empty());
   for (size_t r = 0; r < c.n_rules(); ++r) LUCID_CHECK(c.Size(s, r) == 0);
   if (!s.share) return 0;
   ++c.prefix_lookups;
-  const PrefixTree::Match match = c.Find(tokens, most, s.root_name).match;
+  const PrefixTree::Match match = c.Find(tokens, most, s.root_name, n_prompt).match;
   if (match.n_tokens == 0) return 0;
   ++c.prefix_hits;
   c.prefix_hit_tokens += match.n_tokens;

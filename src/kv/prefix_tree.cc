@@ -167,28 +167,31 @@ void PrefixTree::SetBlock(int32_t node, size_t group, int32_t block) {
   pools_[pool].Remember(block);
 }
 
-// How many of n_tokens matching tokens of a child may be used.
-int64_t PrefixTree::Usable(int32_t child, int64_t n_tokens, bool strict) const {
+// How many of n_tokens matching tokens of a child may be used, if the first n_prompt of its block
+// are to be of the prompt phase.
+int64_t PrefixTree::Usable(int32_t child, int64_t n_tokens, int64_t n_prompt, bool strict) const {
   if (!strict) return n_tokens;
-  const int64_t before = (At(child).depth - 1) * layout_.block_size();
-  return std::clamp<int64_t>(At(child).prompt_length - before, 0, n_tokens);
+  const int64_t has = At(child).n_prompt;
+  // Beyond the smaller of the two numbers phases differ, if they differ at all.
+  return has < 0 ? 0 : has == n_prompt ? n_tokens : std::min({n_tokens, has, n_prompt});
 }
 
-// The child that continues the prefix by most tokens of `rest`, at most `most`.
+// The child that continues the prefix by most tokens of `rest`, at most `most`. n_prompt: of the
+// rest.
 PrefixTree::Step PrefixTree::Next(int32_t node, std::span<const int32_t> rest, int64_t most,
-                                  bool strict) const {
+                                  int64_t n_prompt, bool strict) const {
   const int64_t size = layout_.block_size();
   const int64_t goal = std::min(most, size);
+  const int64_t wanted = std::clamp<int64_t>(n_prompt, 0, size);
   Step best;
   if (std::ssize(rest) >= size) {
     const std::span<const int32_t> block = rest.first(static_cast<size_t>(size));
     const uint64_t key = KeyOf(node, block);
     for (int32_t child = Bucket(key); child != kNone; child = At(child).next_in_bucket) {
       if (!SameTokens(child, node, key, block)) continue;
-      const int64_t usable = Usable(child, goal, strict);
-      // Of twins of both phases the prompt's.
-      if (usable > best.n_tokens || (usable == best.n_tokens && best.child != kNone &&
-                                     At(child).prompt_length > At(best.child).prompt_length)) {
+      const int64_t usable = Usable(child, goal, wanted, strict);
+      // Of twins whose phases differ the one that would have been computed.
+      if (usable > best.n_tokens || (usable == goal && At(child).n_prompt == wanted)) {
         best = {child, usable};
       }
     }
@@ -197,14 +200,15 @@ PrefixTree::Step PrefixTree::Next(int32_t node, std::span<const int32_t> rest, i
   for (int i = 0; i < kMostCompared && child != kNone && best.n_tokens < goal;
        ++i, child = At(child).next_sibling) {
     const int64_t common = std::min(goal, CommonPrefix(tokens(child), rest));
-    const int64_t usable = Usable(child, common, strict);
+    const int64_t usable =
+        Usable(child, common, std::min(wanted, int64_t{At(child).n_tokens}), strict);
     if (usable > best.n_tokens) best = {child, usable};
   }
   return best;
 }
 
 PrefixTree::Matches PrefixTree::Longest(uint64_t root, std::span<const int32_t> tokens,
-                                        int64_t most, bool strict) const {
+                                        int64_t most, int64_t n_prompt, bool strict) const {
   Matches found;
   const auto it = roots_.find(root);
   if (it == roots_.end()) return found;
@@ -238,8 +242,8 @@ PrefixTree::Matches PrefixTree::Longest(uint64_t root, std::span<const int32_t> 
 
   for (int64_t depth = 0; depth * size < most; ++depth) {
     const int64_t before = depth * size;
-    const Step step =
-        Next(node, tokens.subspan(static_cast<size_t>(before)), most - before, strict);
+    const Step step = Next(node, tokens.subspan(static_cast<size_t>(before)), most - before,
+                           n_prompt - before, strict);
     if (step.n_tokens == 0) break;
     bool packed = false;
     for (size_t r = 0; r < layout_.rules().size(); ++r) {

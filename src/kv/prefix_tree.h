@@ -48,9 +48,11 @@ class PrefixTree {
     Match best;
     Match whole;  // the longest of whole blocks
   };
-  // The longest prefix of `tokens`, at most `most` tokens. `strict`: of tokens that were computed
-  // in the prompt phase, like all before them.
-  Matches Longest(uint64_t root, std::span<const int32_t> tokens, int64_t most, bool strict) const;
+  // The longest prefix of `tokens`, at most `most` tokens, for somebody who would compute the first
+  // n_prompt in the prompt phase and the others as generated ones. `strict`: only of tokens that
+  // were computed in just these phases.
+  Matches Longest(uint64_t root, std::span<const int32_t> tokens, int64_t most, int64_t n_prompt,
+                  bool strict) const;
 
   // The node of no tokens under which those of `root` lie; made if needed, and locked.
   int32_t LockRoot(uint64_t root);
@@ -120,8 +122,9 @@ class PrefixTree {
   void Rehash();
   bool SameTokens(int32_t node, int32_t parent, uint64_t key,
                   std::span<const int32_t> tokens) const;
-  int64_t Usable(int32_t child, int64_t n_tokens, bool strict) const;
-  Step Next(int32_t node, std::span<const int32_t> rest, int64_t most, bool strict) const;
+  int64_t Usable(int32_t child, int64_t n_tokens, int64_t n_prompt, bool strict) const;
+  Step Next(int32_t node, std::span<const int32_t> rest, int64_t most, int64_t n_prompt,
+            bool strict) const;
 
   void Evicted(size_t pool, int32_t block);
   void ForgetBlock(int32_t node, size_t group);
