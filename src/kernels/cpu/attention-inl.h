@@ -144,52 +144,71 @@ inline bool SameKeys(const CacheArrays& c, const KeySource& x, const KeySource& 
   return true;
 }
 
-// Splits a tile into spans; returns how many.
-inline int64_t SpansOf(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
-                       const QueryTile& t, Span* spans) {
-  int64_t n = 0;
+// What the rows of a tile read.
+struct TileKeys {
+  Span spans[kMaxQueries];
+  Places seen[kMaxQueries];  // by row
+  int64_t n = 0;             // spans
+};
+inline void FindKeys(const AttentionArgs& a, const StepView& step, const QueryTile& t,
+                     TileKeys* keys) {
   for (int64_t i = 0; i < t.tokens; ++i) {
     const int64_t token = t.token + i;
     const int64_t place = PlaceOf(a.kv, step, token);
-    const KeySource source = SourceOf(a.kv, step, token, place);
     const int64_t first = FirstKey(a, place);
-    if (n > 0) {
-      Span& span = spans[n - 1];
-      if (span.source.table == source.table && (!c.kivi || span.source.packed == source.packed)) {
+    const int64_t row = i * t.heads;
+    for (int64_t r = row; r < row + t.heads; ++r) keys->seen[r] = {first, place + 1};
+    const KeySource source = SourceOf(a.kv, step, token, place);
+    if (keys->n > 0) {
+      Span& span = keys->spans[keys->n - 1];
+      if (span.source.table == source.table && span.source.packed == source.packed) {
         span.first = Least(span.first, first);
         span.last = place > span.last ? place : span.last;
         span.end += t.heads;
         continue;
       }
     }
-    spans[n++] = {source, first, place, i * t.heads, (i + 1) * t.heads};
+    keys->spans[keys->n++] = {source, first, place, row, row + t.heads};
   }
-  return n;
+}
+
+// One head's keys and values in one block.
+struct HeadRows {
+  const KvArray& keys;
+  const KvArray& values;
+  const uint8_t* k;
+  const uint8_t* v;
+};
+inline HeadRows HeadIn(const CacheArrays& c, const KeySource& source, int64_t block,
+                       int64_t kv_head) {
+  const bool recent = c.kivi && block >= source.packed;
+  const int64_t page = (recent ? source.recent : source.table)[block];
+  const KvArray& keys = recent ? c.recent_keys : c.keys;
+  const KvArray& values = recent ? c.recent_values : c.values;
+  return {keys, values, reinterpret_cast<const uint8_t*>(HeadOf(keys, page, kv_head)),
+          reinterpret_cast<const uint8_t*>(HeadOf(values, page, kv_head))};
 }
 
 // Keys of places [begin, end) to rows begin % kChunk of s.k, and their values to s.v where wanted.
+// The block after each one, up to that of place `last`, is asked for meanwhile: blocks are too
+// short for the hardware to see where a sequence goes on.
 inline void LoadChunk(const CacheArrays& c, const KeySource& source, int64_t kv_head, int64_t begin,
-                      int64_t end, bool with_values, const AttentionScratchView& s) {
+                      int64_t end, int64_t last, bool with_values, const AttentionScratchView& s) {
   const int64_t block_size = c.keys.block_size;
   for (int64_t p = begin; p < end;) {
     const int64_t block = p / block_size;
     const int64_t at = p - block * block_size;
     const int64_t n = Least(end - p, block_size - at);
-    const bool recent = c.kivi && block >= source.packed;
-    const int64_t page = (recent ? source.recent : source.table)[block];
-    const KvArray& keys = recent ? c.recent_keys : c.keys;
-    const auto* k = reinterpret_cast<const uint8_t*>(HeadOf(keys, page, kv_head));
+    const HeadRows now = HeadIn(c, source, block, kv_head);
+    const HeadRows next = HeadIn(c, source, Least(block + 1, last / block_size), kv_head);
     float* k_rows = s.k + p % kChunk * s.k_pad;
-    if (keys.row_bytes == 0) {
-      LoadKiviKeys(k, at, at + n, keys.dim, k_rows, s.k_pad);
+    if (now.keys.row_bytes == 0) {
+      LoadKiviKeys(now.k, at, at + n, now.keys.dim, k_rows, s.k_pad);
     } else {
-      LoadRows(keys.type, k + at * keys.row_bytes, keys.row_bytes, n, keys.dim, k_rows, s.k_pad);
+      LoadRows(now.keys, now.k, next.k, at, n, k_rows, s.k_pad);
     }
     if (with_values) {
-      const KvArray& values = recent ? c.recent_values : c.values;
-      const auto* v = reinterpret_cast<const uint8_t*>(HeadOf(values, page, kv_head));
-      LoadRows(values.type, v + at * values.row_bytes, values.row_bytes, n, values.dim,
-               s.v + p % kChunk * s.v_pad, s.v_pad);
+      LoadRows(now.values, now.v, next.v, at, n, s.v + p % kChunk * s.v_pad, s.v_pad);
     }
     p += n;
   }
@@ -200,14 +219,17 @@ inline void ScoreChunk(const AttentionScratchView& s, int64_t row, int64_t end_r
   const int64_t begin = part.from / kColumns * kColumns;
   const int64_t end = (part.to + kColumns - 1) / kColumns * kColumns;
   float out[kTileTokens][kColumns];
-  for (int64_t r = row; r < end_row; r += kTileTokens) {
-    const int64_t m = Least(kTileTokens, end_row - r);
+  for (int64_t r = row; r < end_row;) {
+    // Tiles of about equal size: a last one of a single row would wait for its own sums.
+    const int64_t tiles = (end_row - r + kTileTokens - 1) / kTileTokens;
+    const int64_t m = (end_row - r + tiles - 1) / tiles;
     for (int64_t j = begin; j < end; j += kColumns) {
       TileDotUpTo(m, s.k + j * s.k_pad, s.k_pad, s.q + r * s.k_pad, s.k_pad, s.k_pad, out);
       for (int64_t i = 0; i < m; ++i) {
         __builtin_memcpy(s.scores + (r + i) * kChunk + j, out[i], sizeof(out[i]));
       }
     }
+    r += m;
   }
 }
 
@@ -291,9 +313,28 @@ void AddValues(const AttentionScratchView& s, int64_t r, int64_t from, int64_t t
 }
 
 inline void AddAllValues(const AttentionScratchView& s, int64_t row, int64_t end_row, Places part) {
-  int64_t r = row;
-  for (; r + 4 <= end_row; r += 4) AddValues<4>(s, r, part.from, part.to);
-  for (; r < end_row; ++r) AddValues<1>(s, r, part.from, part.to);
+  for (int64_t r = row; r < end_row;) {
+    switch (end_row - r) {
+      case 1:
+        AddValues<1>(s, r, part.from, part.to);
+        r += 1;
+        break;
+      case 2:
+      case 5:  // and 3 more: a single row would wait for its own sums
+        AddValues<2>(s, r, part.from, part.to);
+        r += 2;
+        break;
+      case 3:
+      case 6:
+        AddValues<3>(s, r, part.from, part.to);
+        r += 3;
+        break;
+      default:
+        AddValues<4>(s, r, part.from, part.to);
+        r += 4;
+        break;
+    }
+  }
 }
 
 inline int64_t TokenOf(const QueryTile& t, int64_t row) {
@@ -329,31 +370,29 @@ inline void FinishRows(const AttentionArgs& a, const QueryTile& t, const Attenti
   }
 }
 
-// What the query of a row sees of a chunk of which its span sees `part`; from >= to: nothing.
-inline Places RowPart(const AttentionArgs& a, const StepView& step, const QueryTile& t, int64_t row,
-                      int64_t base, Places part) {
-  const int64_t place = PlaceOf(a.kv, step, TokenOf(t, row));
-  const int64_t first = FirstKey(a, place) - base;
-  return {first > part.from ? first : part.from, Least(part.to, place + 1 - base)};
+// What a row that sees places [seen.from, seen.to) sees of a chunk of which its span sees `part`;
+// from >= to: nothing.
+inline Places RowPart(Places seen, int64_t base, Places part) {
+  const int64_t from = seen.from - base;
+  return {from > part.from ? from : part.from, Least(part.to, seen.to - base)};
 }
 
-inline void AttendTile(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
-                       const QueryTile& t, const AttentionScratchView& s) {
-  Span spans[kMaxQueries];
-  const int64_t n = SpansOf(a, step, c, t, spans);
+inline void AttendTile(const AttentionArgs& a, const CacheArrays& c, const QueryTile& t,
+                       const TileKeys& keys, const AttentionScratchView& s) {
+  const Span* spans = keys.spans;
   int64_t first = INT64_MAX;  // over all spans
   int64_t last = 0;
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < keys.n; ++i) {
     first = Least(first, spans[i].first);
     last = spans[i].last > last ? spans[i].last : last;
   }
   StartRows(a, t, s);
   for (int64_t base = first / kChunk * kChunk; base <= last; base += kChunk) {
-    for (int64_t i = 0; i < n;) {
+    for (int64_t i = 0; i < keys.n;) {
       const Places part = PartOf(spans[i], base);
       int64_t next = i + 1;
       if (part.from < part.to) {
-        while (next < n) {  // who reads the same keys of this chunk?
+        while (next < keys.n) {  // who reads the same keys of this chunk?
           const Places other = PartOf(spans[next], base);
           if (other.from != part.from || other.to != part.to ||
               !SameKeys(c, spans[i].source, spans[next].source, base + part.from, base + part.to)) {
@@ -363,10 +402,11 @@ inline void AttendTile(const AttentionArgs& a, const StepView& step, const Cache
         }
         const int64_t row = spans[i].row;
         const int64_t end = spans[next - 1].end;
-        LoadChunk(c, spans[i].source, t.kv_head, base + part.from, base + part.to, true, s);
+        LoadChunk(c, spans[i].source, t.kv_head, base + part.from, base + part.to, spans[i].last,
+                  true, s);
         ScoreChunk(s, row, end, part);
         for (int64_t r = row; r < end; ++r) {
-          const Places seen = RowPart(a, step, t, r, base, part);
+          const Places seen = RowPart(keys.seen[r], base, part);
           WeighRow(a, s, r, seen.from, seen.to, part.from, part.to);
         }
         AddAllValues(s, row, end, part);
@@ -377,25 +417,30 @@ inline void AttendTile(const AttentionArgs& a, const StepView& step, const Cache
   FinishRows(a, t, s);
 }
 
+inline void Attend(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                   const QueryTile& t, const AttentionScratchView& s) {
+  TileKeys keys;
+  FindKeys(a, step, t, &keys);
+  AttendTile(a, c, t, keys, s);
+}
+
 // After AttendTile of a tile of one sequence: a second pass over the keys adds the final weights of
 // each row to the sums of KeyScores, row by row.
 inline void SumWeights(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
-                       const QueryTile& t, const AttentionScratchView& s) {
+                       const QueryTile& t, const TileKeys& keys, const AttentionScratchView& s) {
   const KeyScores& wanted = step.scores[step.sequence[t.token]];
   float* sums = wanted.sums + a.kv.layer * wanted.layer_stride + t.kv_head * wanted.capacity;
-  Span spans[kMaxQueries];
-  const int64_t n = SpansOf(a, step, c, t, spans);
-  for (int64_t i = 0; i < n; ++i) {
-    const Span& span = spans[i];
+  for (int64_t i = 0; i < keys.n; ++i) {
+    const Span& span = keys.spans[i];
     int64_t row = span.row;
     while (row < span.end && step.positions[TokenOf(t, row)] < wanted.first_position) ++row;
     if (row == span.end) continue;
     for (int64_t base = span.first / kChunk * kChunk; base <= span.last; base += kChunk) {
       const Places part = PartOf(span, base);
-      LoadChunk(c, span.source, t.kv_head, base + part.from, base + part.to, false, s);
+      LoadChunk(c, span.source, t.kv_head, base + part.from, base + part.to, span.last, false, s);
       ScoreChunk(s, row, span.end, part);
       for (int64_t r = row; r < span.end; ++r) {
-        const Places seen = RowPart(a, step, t, r, base, part);
+        const Places seen = RowPart(keys.seen[r], base, part);
         const F max = Set(s.max[r]);
         const F total = Set(s.total[r]);
         ForVectors(
@@ -420,8 +465,10 @@ inline void AttendSummed(const AttentionArgs& a, const StepView& step, const Cac
     for (int64_t head = 0; head < group; head += kMaxQueries) {
       const QueryTile tile = {token, Least(tile_tokens, end - token), kv_head * group + head,
                               Least(kMaxQueries, group - head), kv_head};
-      AttendTile(a, step, c, tile, s);
-      SumWeights(a, step, c, tile, s);
+      TileKeys keys;
+      FindKeys(a, step, tile, &keys);
+      AttendTile(a, c, tile, keys, s);
+      SumWeights(a, step, c, tile, keys, s);
     }
   }
 }
@@ -433,7 +480,7 @@ inline void AttendHeads(const AttentionArgs& a, const StepView& step, const Cach
   for (int64_t head = begin; head < end;) {
     const int64_t kv_head = head / group;
     const int64_t heads = Least(Least(end, (kv_head + 1) * group) - head, kMaxQueries);
-    AttendTile(a, step, c, {token, 1, head, heads, kv_head}, s);
+    Attend(a, step, c, {token, 1, head, heads, kv_head}, s);
     head += heads;
   }
 }
@@ -510,7 +557,7 @@ void Attention(const void* args, const StepView& step, const ThreadSlot& thread)
     const int64_t end = TileEnd(a, step, c, token, tile_tokens, shared_tokens);
     for (int64_t kv_head = 0; kv_head < kv_heads; ++kv_head, ++item) {
       if (item % thread.count != thread.index) continue;
-      AttendTile(a, step, c, {token, end - token, kv_head * group, group, kv_head}, s);
+      Attend(a, step, c, {token, end - token, kv_head * group, group, kv_head}, s);
     }
     token = end;
   }

@@ -86,32 +86,37 @@ inline void DecodeInt2Row(const uint8_t* src, float* dst, int64_t dim) {
   if (i < dim) DecodeShortGroup<2>(src, dst + i, dim - i);
 }
 
-// n rows, row_bytes apart, to rows of dst, ldd floats apart, each zero padded to a multiple of
-// kLanes.
+// Rows [begin, begin + n) of one head's, at `src`, to rows of dst, ldd floats apart, each zero
+// padded to a multiple of kLanes. The same rows at `ahead` will be wanted next.
 template <void (*kDecode)(const uint8_t*, float*, int64_t)>
-inline void LoadRowsWith(const uint8_t* src, int64_t row_bytes, int64_t n, int64_t dim, float* dst,
-                         int64_t ldd) {
-  for (int64_t i = 0; i < n; ++i) kDecode(src + i * row_bytes, dst + i * ldd, dim);
+inline void LoadRowsWith(const KvArray& a, const uint8_t* src, const uint8_t* ahead, int64_t begin,
+                         int64_t n, float* dst, int64_t ldd) {
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t offset = (begin + i) * a.row_bytes;
+    for (int64_t j = 0; j < a.row_bytes; j += kLine) __builtin_prefetch(ahead + offset + j);
+    kDecode(src + offset, dst + i * ldd, a.dim);
+  }
 }
 
-inline void LoadRows(KvType type, const uint8_t* src, int64_t row_bytes, int64_t n, int64_t dim,
-                     float* dst, int64_t ldd) {
-  switch (type) {
+inline void LoadRows(const KvArray& a, const uint8_t* src, const uint8_t* ahead, int64_t begin,
+                     int64_t n, float* dst, int64_t ldd) {
+  switch (a.type) {
     case KvType::kF32:
-      return LoadRowsWith<DecodeRow<F32>>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeRow<F32>>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kF16:
-      return LoadRowsWith<DecodeRow<F16>>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeRow<F16>>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kBF16:
-      return LoadRowsWith<DecodeRow<Bf16>>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeRow<Bf16>>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kInt8:
-      return LoadRowsWith<DecodeInt8Row>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeInt8Row>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kFp8:
-      return LoadRowsWith<DecodeFp8Row>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeFp8Row>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kInt4:
-      return LoadRowsWith<DecodeInt4Row>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeInt4Row>(a, src, ahead, begin, n, dst, ldd);
     case KvType::kInt2:
     case KvType::kKivi2:
-      return LoadRowsWith<DecodeInt2Row>(src, row_bytes, n, dim, dst, ldd);
+      return LoadRowsWith<DecodeInt2Row>(a, src, ahead, begin, n, dst, ldd);
   }
 }
 
