@@ -155,9 +155,9 @@ struct KvStoreArgs {
 // sequence at places max(0, p - window + 1) .. p, p being the token's own place (its position minus
 // what was dropped). Query head h reads KV head h / (n_heads / kv.n_heads).
 //
-// Where StepView::scores asks for it, the softmax weight of every (query, head) is added to the sum
-// of its key: for one KV head in the order of the tokens, then of the heads, so that the sums have
-// the same bits for any chunking.
+// Where StepView::scores asks for it and there is no window, the softmax weight of every (query,
+// head) is added to the sum of its key: for one KV head in the order of the tokens, then of the
+// heads, so that the sums have the same bits for any chunking.
 struct AttentionArgs {
   KvView kv;
   const float* q = nullptr;  // [T, n_heads, kv.k_dim]
