@@ -152,9 +152,7 @@ void Scheduler::Impl::ClientLeft(const std::string& client) {
 void Scheduler::Impl::Preempt(Sequence& sequence) {
   if (sequence.status != SequenceStatus::kRunning) return;
   ++sequence.preemptions;
-  // The only one starts afresh: if it does not fit as it is, its copy would not either.
-  if (options.preemption == PreemptionMode::kSwap && stats.running > 1 &&
-      cache.SwapOut(sequence.kv)) {
+  if (options.preemption == PreemptionMode::kSwap && cache.SwapOut(sequence.kv)) {
     SetStatus(sequence, SequenceStatus::kSwapped);
     ++stats.preemptions_swap;
     return;

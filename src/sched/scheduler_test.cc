@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 namespace lucid {
@@ -250,6 +252,97 @@ TEST_F(SchedulerTest, SequencesMayGoBetweenApplyAndCommit) {
   EXPECT_TRUE(scheduler_->CheckInvariants());
 }
 
+// Twins that were forked inside the prompt, in a pool that has no block left for a copy: the blocks
+// of the one that is preempted come free only by being shared no longer.
+TEST_F(SchedulerTest, SharedBlocksOfAVictimAreCountedAsTheyTurnOut) {
+  for (const PreemptionMode mode : {PreemptionMode::kRecompute, PreemptionMode::kSwap}) {
+    Make({.chunk = 14, .preemption = mode}, 4);
+    const SequenceId id = *scheduler_->Add(Spec(16, 0));
+    Step();
+    ASSERT_EQ(scheduler_->Get(id).n_computed, 14);
+    const SequenceId twin = scheduler_->Fork(id);
+    const StepPlan plan = Step();
+    EXPECT_EQ(plan.preempt, std::vector<SequenceId>{twin});
+    EXPECT_EQ(scheduler_->Get(id).n_computed, 16);
+    scheduler_->Remove(id);
+    Step();
+    EXPECT_EQ(scheduler_->Get(twin).n_computed, 16);
+  }
+}
+
+// Ends what has its full length, lets the others grow by a token.
+void Grow(Scheduler& scheduler, std::vector<SequenceId>& ids) {
+  std::erase_if(ids, [&](SequenceId id) {
+    if (scheduler.Get(id).to_compute() > 0) return false;
+    if (scheduler.Get(id).length() == scheduler.Get(id).spec.max_length) {
+      scheduler.Remove(id);
+      return true;
+    }
+    scheduler.Append(id, 1);
+    return false;
+  });
+}
+
+bool Contains(const std::vector<SequenceId>& ids, SequenceId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+TEST_F(SchedulerTest, AnEndlessStreamOfHigherPrioritiesDoesNotStarveALowOne) {
+  Make({.max_sequences = 1, .aging_steps = 4}, 1000);
+  std::vector<SequenceId> ids = {*scheduler_->Add(Spec(4, 2))};
+  const SequenceId low = ids[0];
+  int64_t steps = 0;
+  for (int32_t i = 1; Contains(ids, low); ++i) {
+    SequenceSpec spec = Spec(4, 2, 100 * i);
+    spec.priority = 5;
+    ids.push_back(*scheduler_->Add(spec));
+    Step();
+    Grow(*scheduler_, ids);
+    ASSERT_LT(++steps, 100);
+  }
+  EXPECT_GE(steps, 4 * 5) << "it has to gain five priorities first";
+}
+
+TEST_F(SchedulerTest, AnEndlessStreamOfNewClientsDoesNotStarveAnOldOne) {
+  Make({.max_sequences = 1, .aging_steps = 2}, 1000);
+  const auto add = [&](int64_t n_prompt, int32_t number, const std::string& client) {
+    SequenceSpec spec = Spec(n_prompt, 2, 1000 * number);
+    spec.client = client;
+    return *scheduler_->Add(spec);
+  };
+  std::vector<SequenceId> ids = {add(4, 0, "new 0"), add(500, 1, "old"), add(4, 2, "old")};
+  const SequenceId last_of_old = ids[2];
+  int64_t steps = 0;
+  for (int32_t i = 3; Contains(ids, last_of_old); ++i) {
+    ids.push_back(add(4, i, "new " + std::to_string(i)));
+    Step();
+    Grow(*scheduler_, ids);
+    ASSERT_LT(++steps, 2 * 40);
+  }
+  EXPECT_GE(steps, 2 * 32);
+}
+
+// A client that was away does not make up for it: it starts level with the others.
+TEST_F(SchedulerTest, AClientThatComesBackStartsLevel) {
+  Make({.max_sequences = 1}, 1000);
+  int32_t number = 0;
+  const auto add = [&](const char* client, int64_t n_prompt) {
+    SequenceSpec spec = Spec(n_prompt, 2, 1000 * number++);
+    spec.client = client;
+    return *scheduler_->Add(spec);
+  };
+  std::vector<SequenceId> ids = {add("busy", 400), add("busy", 20)};
+  const SequenceId next_of_busy = ids[1];
+  Step();
+  for (int i = 0; i < 10; ++i) ids.push_back(add("back", 20));
+  int64_t steps = 0;
+  while (Contains(ids, next_of_busy)) {
+    Grow(*scheduler_, ids);
+    Step();
+    ASSERT_LT(++steps, 12) << "400 tokens of the other come first";
+  }
+}
+
 // Two clients, one with eight requests and one with two that come later: the later client gets half
 // of the machine.
 TEST_F(SchedulerTest, ALateClientIsNotServedAfterAllOthers) {
@@ -262,15 +355,7 @@ TEST_F(SchedulerTest, ALateClientIsNotServedAfterAllOthers) {
   };
   const auto step = [&] {
     Step();
-    std::erase_if(ids, [&](SequenceId id) {
-      if (scheduler_->Get(id).to_compute() > 0) return false;
-      if (scheduler_->Get(id).length() == scheduler_->Get(id).spec.max_length) {
-        scheduler_->Remove(id);
-        return true;
-      }
-      scheduler_->Append(id, 1);
-      return false;
-    });
+    Grow(*scheduler_, ids);
   };
   for (int i = 0; i < 8; ++i) add("busy");
   for (int i = 0; i < 30; ++i) step();
@@ -278,7 +363,7 @@ TEST_F(SchedulerTest, ALateClientIsNotServedAfterAllOthers) {
   add("late");
   const SequenceId last_of_late = ids.back();
   int64_t steps = 0;
-  while (std::find(ids.begin(), ids.end(), last_of_late) != ids.end()) {
+  while (Contains(ids, last_of_late)) {
     step();
     ASSERT_LT(++steps, 200);
   }
