@@ -13,6 +13,7 @@
 #include "engine/tokenizer_loader.h"
 #include "exec/key_rotation.h"
 #include "format/safetensors.h"
+#include "sched/block_needs.h"
 
 namespace lucid {
 namespace {
@@ -86,26 +87,7 @@ PoolCounts SwapBlocks(const KvLayout& layout, const PoolCounts& blocks, int64_t 
 
 // The longest sequence that the pools hold when nobody else is there.
 int64_t LongestSequence(const KvLayout& layout, const PoolCounts& blocks, int64_t context) {
-  const auto fits = [&](int64_t n) {
-    // The newest token needs no place before there is another one.
-    const PoolCounts need =
-        layout.BlocksFor(std::max<int64_t>(n - 2, 0), std::max<int64_t>(n - 1, 0));
-    for (size_t pool = 0; pool < layout.pools().size(); ++pool) {
-      if (need[pool] > blocks[pool]) return false;
-    }
-    return true;
-  };
-  int64_t low = 0;
-  int64_t high = context;
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
-    if (fits(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
+  return LargestCount(context, [&](int64_t n) { return Fits(LeastBlocks(layout, n, n), blocks); });
 }
 
 }  // namespace

@@ -104,12 +104,14 @@ void EngineLoop::TakeTasks() {
 }
 
 void EngineLoop::ForgetEnded() {
+  if (ended_.empty()) return;
   for (const RequestId id : ended_) {
     if (requests_.erase(id) == 0) continue;
     active_.fetch_sub(1);
     ++totals_.requests_ended;
   }
   ended_.clear();
+  PublishStats();
 }
 
 void EngineLoop::EndLateRequests() {

@@ -228,7 +228,9 @@ TEST_P(Serving, ParallelRepliesAreThoseOfSingleRequests) {
       Add(got[static_cast<size_t>(out.index)], out);
     }
     for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << i;
-    EXPECT_EQ(engine->Stats().scheduler.prefill_tokens >= 45, true);
+    if (parallel == 16) {
+      EXPECT_EQ(engine->Stats().scheduler.prefill_tokens, 45);
+    }
     ExpectIdle(*engine);
   }
 }
@@ -281,7 +283,9 @@ TEST_P(Serving, BeamsAreScoredTextsBestFirst) {
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(texts[i].size(), 12u);
     EXPECT_NEAR(scores[i], ForcedLogprob(*engine, prompt, texts[i]) / 12, 1e-4);
-    if (i > 0) EXPECT_GE(scores[i - 1], scores[i]);
+    if (i > 0) {
+      EXPECT_GE(scores[i - 1], scores[i]);
+    }
   }
   // No worse than greedy.
   Request greedy = Drawn(prompt, 12);
@@ -520,8 +524,12 @@ TEST_P(Serving, ASequenceIsHandedFromAPrefillToADecodeEngine) {
     for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << i;
     prefill->Stop();
     decode->Stop();
-    EXPECT_LE(prefill->Stats().scheduler.decode_tokens, 0);
-    EXPECT_GT(decode->Stats().scheduler.decode_tokens, 100);
+    EXPECT_EQ(prefill->Stats().scheduler.decode_tokens, 0);
+    int64_t all = 0;
+    for (const Bits& bits : want) all += std::ssize(bits.ids);
+    EXPECT_EQ(decode->Stats().requests, 10);
+    // Where there is no room, the first token after the handover comes out of a recomputation.
+    EXPECT_GE(decode->Stats().scheduler.decode_tokens, small ? all / 2 : all - 10);
     ExpectIdle(*prefill);
     ExpectIdle(*decode);
   }
