@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 
 #include "base/env.h"
@@ -86,15 +87,24 @@ Result<ChatAction> Retry(ChatSession&, std::string_view) {
 
 Result<ChatAction> Save(ChatSession& session, std::string_view argument) {
   LUCID_ASSIGN_OR_RETURN(const std::string path, FilePath("/save", argument));
-  LUCID_RETURN_IF_ERROR(session.Save(path));
-  fmt::print("Saved the conversation ({} messages) to {}.\n", 2 * session.turns().size(), path);
+  LUCID_ASSIGN_OR_RETURN(const int64_t cached, session.Save(path));
+  fmt::print("Saved the conversation ({} messages) to {}{}.\n", 2 * session.turns().size(), path,
+             cached == 0 ? ""
+                         : fmt::format(", the cache of {} tokens to {}", cached,
+                                       ChatSession::CacheFile(path)));
   return ChatAction::kNone;
 }
 
 Result<ChatAction> Load(ChatSession& session, std::string_view argument) {
   LUCID_ASSIGN_OR_RETURN(const std::string path, FilePath("/load", argument));
   LUCID_RETURN_IF_ERROR(session.Load(path));
-  fmt::print("Loaded a conversation ({} messages) from {}.\n", 2 * session.turns().size(), path);
+  const std::optional<Result<int64_t>> cached = session.LoadCache(path);
+  const bool useful = cached && *cached;
+  fmt::print("Loaded a conversation ({} messages) from {}{}.\n", 2 * session.turns().size(), path,
+             useful ? fmt::format(" and the cache of {} tokens", **cached) : "");
+  if (cached && !useful) {
+    fmt::print("The saved cache is not used: {}.\n", cached->error().message);
+  }
   return ChatAction::kNone;
 }
 
@@ -110,7 +120,8 @@ constexpr Command kCommands[] = {
     {"/undo", "", "take back the last message and its reply", Undo},
     {"/retry", "", "replace the last reply by another one", Retry},
     {"/clear", "", "forget the conversation", Clear},
-    {"/save", "FILE", "write the conversation and the settings as JSON", Save},
+    {"/save", "FILE", "write the conversation and the settings as JSON, the cache beside them",
+     Save},
     {"/load", "FILE", "read them again", Load},
     {"/exit", "", "leave; also /bye, /quit and Ctrl-D", Exit},
     {"/bye", "", "", Exit},

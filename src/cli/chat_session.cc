@@ -1,8 +1,10 @@
 #include "cli/chat_session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,8 +17,6 @@ namespace lucid::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr double kMiB = 1024.0 * 1024.0;
 
 // The conversation in a file: a system message at most, then turns.
 struct Conversation {
@@ -70,11 +70,13 @@ std::string Rate(double tokens_per_second) {
 }  // namespace
 
 ChatSession::ChatSession(Engine& engine, const Tokenizer& tokenizer,
-                         const ChatTemplate& chat_template, ChatSettings settings)
+                         const ChatTemplate& chat_template, ChatSettings settings,
+                         RequestCacheFlags cache)
     : engine_(engine),
       tokenizer_(tokenizer),
       chat_template_(chat_template),
-      settings_(std::move(settings)) {}
+      settings_(std::move(settings)),
+      cache_(std::move(cache)) {}
 
 // The messages so far, and the one that the user says next.
 Json ChatSession::Messages(const std::string* next_user) const {
@@ -116,8 +118,12 @@ Result<Reply> ChatSession::Answer(const std::string& user, uint64_t rng_stream,
   request.max_tokens = settings_.max_tokens;
   request.stop = settings_.stop;
   request.rng_stream = rng_stream;
+  ApplyCacheFlags(cache_, request);
+  std::vector<TokenId> ids = request.prompt;
   LUCID_ASSIGN_OR_RETURN(Reply reply, Generate(engine_, std::move(request),
                                                [&](const TokenOutput& out) { on_text(out.text); }));
+  for (const TokenOutput& output : reply.outputs) ids.push_back(output.id);
+  ids_ = std::move(ids);
   last_seed_ = sampling.seed;
   Count(reply);
   return reply;
@@ -138,6 +144,8 @@ Result<Reply> ChatSession::Say(std::string text, const OnText& on_text) {
   if (reply.cause != StopCause::kAborted || !reply.text.empty()) {
     turns_.push_back({std::move(text), reply.text});
     n_retries_ = 0;
+  } else {
+    ids_.clear();
   }
   return reply;
 }
@@ -151,6 +159,8 @@ Result<Reply> ChatSession::Retry(const OnText& on_text) {
   if (replaced) {
     last.reply = reply->text;
     ++n_retries_;
+  } else {
+    ids_.clear();
   }
   turns_.push_back(std::move(last));
   return reply;
@@ -159,12 +169,14 @@ Result<Reply> ChatSession::Retry(const OnText& on_text) {
 Status ChatSession::Undo() {
   if (turns_.empty()) return Err(ErrorCode::kInvalidArgument, "there is nothing to take back");
   turns_.pop_back();
+  ids_.clear();
   n_retries_ = 0;
   return {};
 }
 
 void ChatSession::Clear() {
   turns_.clear();
+  ids_.clear();
   n_retries_ = 0;
 }
 
@@ -172,14 +184,31 @@ bool ChatSession::context_full() const {
   return last_ && last_->prompt_tokens + last_->generated_tokens >= engine_.context();
 }
 
-Status ChatSession::Save(const std::string& path) const {
+Result<int64_t> ChatSession::Save(const std::string& path) const {
   const Json json = {{"model", engine_.config().model},
                      {"messages", Messages(nullptr)},
                      {"settings", SettingsToJson(settings_)}};
   LUCID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
   LUCID_RETURN_IF_ERROR(
       file.Write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
-  return file.Commit();
+  LUCID_RETURN_IF_ERROR(file.Commit());
+  std::vector<TokenId> ids = ids_;
+  if (ids.empty() && !turns_.empty()) {
+    LUCID_ASSIGN_OR_RETURN(ids, Encode(nullptr));
+  }
+  const std::string cache_file = CacheFile(path);
+  int64_t kept = 0;
+  if (!ids.empty()) {
+    LUCID_ASSIGN_OR_RETURN(kept, engine_.SaveCache(cache_file, ids));
+  }
+  if (kept == 0) std::remove(cache_file.c_str());  // of an earlier conversation, or empty
+  return kept;
+}
+
+std::optional<Result<int64_t>> ChatSession::LoadCache(const std::string& path) const {
+  const std::string cache_file = CacheFile(path);
+  if (access(cache_file.c_str(), F_OK) != 0) return std::nullopt;
+  return engine_.LoadCache(cache_file);
 }
 
 Status ChatSession::Load(const std::string& path) {
@@ -200,8 +229,27 @@ Status ChatSession::Load(const std::string& path) {
   settings.system = conversation->system.value_or("");
   settings_ = std::move(settings);
   turns_ = std::move(conversation->turns);
+  ids_.clear();
   n_retries_ = 0;
   return {};
+}
+
+// What the conversation takes of the cache, and what the engine's counters say of it.
+std::string ChatSession::DescribeCache(int64_t tokens) const {
+  const KvLayout& layout = engine_.kv_layout();
+  const EngineStats stats = engine_.Stats();
+  const KvCacheStats& cache = stats.cache;
+  std::string text = fmt::format("KV cache      {} for the conversation, {} for a full context\n",
+                                 FormatBytes(layout.BytesFor(tokens)),
+                                 FormatBytes(layout.BytesFor(engine_.context())));
+  text +=
+      fmt::format("              of {}: {} held, {} kept for reuse, {} free\n",
+                  FormatBytes(layout.Bytes(cache.total)), FormatBytes(layout.Bytes(cache.held)),
+                  FormatBytes(layout.Bytes(cache.cached)), FormatBytes(layout.Bytes(cache.free)));
+  text += fmt::format("prefixes      {} of {} found, {} tokens; {} blocks copied, {} dropped\n",
+                      cache.prefix_hits, Counted(cache.prefix_lookups, "prompt", "prompts"),
+                      cache.prefix_hit_tokens, cache.copies, cache.evicted_blocks);
+  return text;
 }
 
 Result<std::string> ChatSession::Describe() const {
@@ -211,18 +259,11 @@ Result<std::string> ChatSession::Describe() const {
     tokens = static_cast<int64_t>(ids.size());
   }
   const int64_t context = engine_.context();
-  const KvStorage& kv = engine_.runner().kv();
-  const int64_t block = kv.options().block_size;
-  const auto kv_mib = [&kv](int64_t blocks) {
-    return static_cast<double>(blocks * kv.bytes_per_block()) / kMiB;
-  };
   std::string text = fmt::format("conversation  {}, {} tokens\n",
                                  Counted(std::ssize(turns_), "turn", "turns"), tokens);
   text += fmt::format("context       {} of {} tokens used, {} left\n", std::min(tokens, context),
                       context, std::max<int64_t>(context - tokens, 0));
-  text += fmt::format(
-      "KV cache      {:.1f} MiB for the conversation, {:.1f} MiB for a full context\n",
-      kv_mib((std::min(tokens, context) + block - 1) / block), kv_mib(kv.options().n_blocks));
+  text += DescribeCache(std::min(tokens, context));
   if (last_) {
     text += fmt::format("last reply    prompt {} tokens ({} cached){}, reply {} tokens{}\n",
                         last_->prompt_tokens, last_->cached_tokens,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/chat_settings.h"
+#include "cli/engine_flags.h"
 #include "cli/generate.h"
 #include "engine/engine.h"
 
@@ -31,7 +32,7 @@ class ChatSession {
  public:
   // What it refers to must outlive it.
   ChatSession(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
-              ChatSettings settings);
+              ChatSettings settings, RequestCacheFlags cache);
 
   // Says something and streams the reply. Ctrl-C ends the reply, which then stays as far as it
   // came; if it had not begun, the turn is dropped (its text is empty and its cause kAborted).
@@ -43,10 +44,16 @@ class ChatSession {
   Status Undo();
   void Clear();
 
-  // Messages and settings as JSON, written under a temporary name and renamed.
-  Status Save(const std::string& path) const;
+  // Messages and settings as JSON, written under a temporary name and renamed; and beside it, in
+  // CacheFile(path), what the cache holds of the conversation. Returns how many tokens that are;
+  // where there are none, no such file is there afterwards.
+  Result<int64_t> Save(const std::string& path) const;
   // Reads such a file, or an array of messages. On an error everything is as before.
   Status Load(const std::string& path);
+  // Brings back what Save() kept of the cache: its tokens, or why it is of no use. Nothing if there
+  // is no such file.
+  std::optional<Result<int64_t>> LoadCache(const std::string& path) const;
+  static std::string CacheFile(const std::string& path) { return path + ".kv"; }
 
   // What /stats prints.
   Result<std::string> Describe() const;
@@ -62,12 +69,17 @@ class ChatSession {
   Result<std::vector<TokenId>> Encode(const std::string* next_user) const;
   Result<Reply> Answer(const std::string& user, uint64_t rng_stream, const OnText& on_text);
   void Count(const Reply& reply);
+  std::string DescribeCache(int64_t tokens) const;
 
   Engine& engine_;
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;
   ChatSettings settings_;
+  RequestCacheFlags cache_;
   std::vector<ChatTurn> turns_;
+  // The conversation as the engine last saw it: the prompt and its reply. Empty where the turns
+  // have changed since.
+  std::vector<TokenId> ids_;
   uint64_t n_retries_ = 0;  // of the last turn: each draws from a stream of its own
   uint64_t last_seed_ = 0;
   std::optional<RequestStats> last_;

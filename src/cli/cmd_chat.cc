@@ -15,6 +15,7 @@
 #include "cli/chat_input.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
+#include "cli/engine_flags.h"
 #include "cli/generate.h"
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
@@ -24,6 +25,8 @@ namespace {
 
 struct ChatFlags {
   ModelFlags model;
+  EngineFlags engine;
+  RequestCacheFlags cache;
   ChatSettings settings;
   std::string chat_template_file;
 };
@@ -109,12 +112,13 @@ class ChatLoop {
 
 Status Chat(const ChatFlags& flags) {
   LUCID_RETURN_IF_ERROR(CheckSettings(flags.settings));
-  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(flags.model));
+  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         LoadEngine(flags.model, flags.engine));
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   std::optional<ChatTemplate> own;
   LUCID_ASSIGN_OR_RETURN(const ChatTemplate* chat_template,
                          FindChatTemplate(flags.chat_template_file, *engine, own));
-  ChatSession session(*engine, *tokenizer, *chat_template, flags.settings);
+  ChatSession session(*engine, *tokenizer, *chat_template, flags.settings, flags.cache);
   ChatLoop(session).Run();
   if (std::fflush(stdout) != 0) return Err(ErrorCode::kIo, "cannot write to standard output");
   return {};
@@ -130,6 +134,10 @@ void AddChatCommand(CLI::App& root, CommandContext& context) {
   auto flags = std::make_shared<ChatFlags>();
   AddModelFlags(*command, flags->model);
   AddSamplingFlags(*command, flags->settings.sampling);
+  AddChunkFlag(*command, flags->engine);
+  AddCacheFlags(*command, flags->engine);
+  AddReuseFlags(*command, flags->engine);
+  AddRequestCacheFlags(*command, flags->cache);
   command->add_option("--system", flags->settings.system,
                       "a system message before the conversation");
   command->add_option("--chat-template", flags->chat_template_file,

@@ -93,7 +93,7 @@ void AddLogitsCommand(CLI::App& root, CommandContext& context) {
       root.add_subcommand("logits", "Write the logits of every position to a safetensors file");
   auto flags = std::make_shared<LogitsFlags>();
   // A measuring tool keeps the cache exact unless told otherwise.
-  flags->model.cache_type_k = flags->model.cache_type_v = "f32";
+  flags->model.kv = "f32";
   AddModelFlags(*command, flags->model);
   CLI::Option_group* input = command->add_option_group("Input");
   input->add_option("--tokens", flags->tokens, "token ids, separated by commas");

@@ -1,5 +1,5 @@
-// lucid run: one prompt, one streamed reply. Chat templates apply unless --raw; figures go to
-// stderr.
+// lucid run: one prompt, one streamed reply, or several. Chat templates apply unless --raw; figures
+// go to stderr.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,10 +9,12 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/engine_flags.h"
 #include "cli/generate.h"
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
 #include "engine/chat_prompt.h"
+#include "engine/openai_response.h"
 
 namespace lucid::cli {
 namespace {
@@ -21,7 +23,9 @@ using Json = nlohmann::ordered_json;
 
 struct RunFlags {
   ModelFlags model;
+  EngineFlags engine;
   SamplingFlags sampling;
+  RequestCacheFlags cache;
   std::string prompt, file, system, chat_template_file;
   CLI::Option* prompt_option = nullptr;
   int64_t n_predict = -1;
@@ -29,6 +33,13 @@ struct RunFlags {
        no_stats = false;
   std::vector<std::string> stop;
   int logprobs = -1;
+  int32_t n_replies = 1;
+  int32_t beams = 0;
+  double length_penalty = BeamOptions().length_penalty;
+  CLI::Option* parallel_option = nullptr;
+
+  // More than the one reply that streams as it comes.
+  bool several() const { return n_replies > 1 || beams > 0; }
 };
 
 // A file's last newline ends its last line and is not part of the prompt.
@@ -158,8 +169,7 @@ Json ExplainJson(const Tokenizer& tokenizer, const SampleReport& report) {
           {"final_prob", report.final_prob}};
 }
 
-Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& reply,
-               const Request& request, const std::string& sampler) {
+Json ReplyJson(const Tokenizer& tokenizer, const Reply& reply) {
   Json tokens = Json::array();
   for (const TokenOutput& out : reply.outputs) {
     Json token = {
@@ -172,66 +182,147 @@ Json ReplyJson(const Engine& engine, const Tokenizer& tokenizer, const Reply& re
     tokens.push_back(std::move(token));
   }
   const RequestStats& s = reply.stats;
-  return {{"model", engine.config().model},
-          {"text", reply.text},
+  return {{"text", reply.text},
           {"finish_reason", FinishReason(reply.cause)},
           {"stop_cause", StopCauseName(reply.cause)},
-          {"seed", request.sampling.seed},
-          {"sampler", sampler},
-          {"prompt_ids", request.prompt},
           {"tokens", std::move(tokens)},
           {"usage",
            {{"prompt_tokens", s.prompt_tokens},
             {"cached_tokens", s.cached_tokens},
             {"completion_tokens", s.generated_tokens}}},
           {"timings",
-           {{"load_seconds", engine.load_seconds()},
-            {"prefill_seconds", s.prefill_seconds},
+           {{"prefill_seconds", s.prefill_seconds},
             {"decode_seconds", s.decode_seconds},
             {"prompt_tokens_per_second", s.prefill_tokens_per_second()},
-            {"decode_tokens_per_second", s.decode_tokens_per_second()}}}};
+            {"decode_tokens_per_second", s.decode_tokens_per_second()}}},
+          {"kv", CacheFigures(s)}};
 }
 
-Status Run(const RunFlags& flags, CommandContext& context) {
-  LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
-  LUCID_RETURN_IF_ERROR(
-      SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
-  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(flags.model));
+// One reply's members lie in the object itself, those of several in a list "replies".
+Json ResultJson(const RunFlags& flags, const Engine& engine, const Tokenizer& tokenizer,
+                const std::vector<Reply>& replies, const Request& request) {
+  Json json = {{"model", engine.config().model}};
+  if (!flags.several()) json.update(ReplyJson(tokenizer, replies[0]));
+  json["seed"] = request.sampling.seed;
+  const Result<SamplerChain> chain = SamplerChain::Create(request.sampling);
+  json["sampler"] = flags.beams > 0 ? "beams" : chain ? chain->Describe() : "";
+  json["prompt_ids"] = request.prompt;
+  if (flags.several()) {
+    for (size_t i = 0; i < replies.size(); ++i) {
+      Json reply = {{"index", i}};
+      if (flags.beams > 0) reply["score"] = Number(replies[i].score);
+      reply.update(ReplyJson(tokenizer, replies[i]));
+      json["replies"].push_back(std::move(reply));
+    }
+  }
+  json["timings"]["load_seconds"] = engine.load_seconds();
+  return json;
+}
+
+// What is printed of a token beside or instead of its text.
+void PrintToken(const Tokenizer& tokenizer, const TokenOutput& out, size_t index) {
+  if (out.explain) PrintExplanation(tokenizer, out, index);
+  if (out.logprobs) PrintLogprobs(tokenizer, out);
+}
+
+void PrintReplies(const Tokenizer& tokenizer, const std::vector<Reply>& replies, bool scores) {
+  for (size_t i = 0; i < replies.size(); ++i) {
+    fmt::print("{}--- reply {}{} ---\n", i > 0 ? "\n" : "", i + 1,
+               scores ? fmt::format(", score {:.4f}", replies[i].score) : "");
+    for (size_t t = 0; t < replies[i].outputs.size(); ++t) {
+      PrintToken(tokenizer, replies[i].outputs[t], t);
+    }
+    fmt::print("{}\n", replies[i].text);
+  }
+}
+
+Result<Request> MakeRequest(const RunFlags& flags, const SamplerParams& sampling,
+                            const Engine& engine) {
   Request request;
-  LUCID_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(flags, *engine));
+  LUCID_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(flags, engine));
   request.sampling = sampling;
   request.max_tokens = flags.n_predict;
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
   request.n_logprobs = flags.logprobs;
   request.explain = flags.explain;
+  request.n = flags.n_replies;
+  request.beam = {.width = flags.beams, .length_penalty = flags.length_penalty};
+  ApplyCacheFlags(flags.cache, request);
+  return request;
+}
+
+// Figures are for people: on a terminal, or where asked for.
+void PrintStats(const RunFlags& flags, const std::vector<Reply>& replies, uint64_t seed) {
+  if (flags.no_stats || !(flags.stats || (isatty(STDOUT_FILENO) && !flags.json))) return;
+  fmt::print(stderr, "\n");
+  for (const Reply& reply : replies) fmt::print(stderr, "{}\n", StatsLine(reply, seed));
+}
+
+Status Run(const RunFlags& flags, CommandContext& context) {
+  LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
+  LUCID_RETURN_IF_ERROR(
+      SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
+  EngineFlags engine_flags = flags.engine;
+  if (flags.parallel_option->count() == 0) {
+    engine_flags.parallel = std::max(flags.n_replies, flags.beams);
+  }
+  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                         LoadEngine(flags.model, engine_flags));
+  LUCID_ASSIGN_OR_RETURN(const Request request, MakeRequest(flags, sampling, *engine));
 
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   const bool tables = flags.explain || flags.logprobs >= 0;
+  const bool live = !flags.json && !flags.several();
   size_t index = 0;
-  LUCID_ASSIGN_OR_RETURN(const Reply reply, Generate(*engine, request, [&](const TokenOutput& out) {
-                           if (flags.json) return;
-                           if (out.explain) PrintExplanation(*tokenizer, out, index++);
-                           if (out.logprobs) PrintLogprobs(*tokenizer, out);
+  LUCID_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
+                         GenerateAll(*engine, request, [&](const TokenOutput& out) {
+                           if (!live) return;
+                           PrintToken(*tokenizer, out, index++);
                            if (!tables) {
                              std::fwrite(out.text.data(), 1, out.text.size(), stdout);
                              std::fflush(stdout);
                            }
                          }));
   if (flags.json) {
-    LUCID_ASSIGN_OR_RETURN(const SamplerChain chain, SamplerChain::Create(sampling));
-    const Json json = ReplyJson(*engine, *tokenizer, reply, request, chain.Describe());
+    const Json json = ResultJson(flags, *engine, *tokenizer, replies, request);
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else if (flags.several()) {
+    PrintReplies(*tokenizer, replies, flags.beams > 0);
   } else {
-    fmt::print("{}\n", tables ? reply.text : "");
+    fmt::print("{}\n", tables ? replies[0].text : "");
   }
   if (std::fflush(stdout) != 0) return Err(ErrorCode::kIo, "cannot write to standard output");
-  // Figures are for people: on a terminal, or where asked for.
-  if (!flags.no_stats && (flags.stats || (isatty(STDOUT_FILENO) && !flags.json))) {
-    fmt::print(stderr, "\n{}\n", StatsLine(reply, sampling.seed));
+  PrintStats(flags, replies, sampling.seed);
+  for (const Reply& reply : replies) {
+    if (reply.cause == StopCause::kAborted) context.exit_code = 130;  // as the shell has it
   }
-  if (reply.cause == StopCause::kAborted) context.exit_code = 130;  // as the shell reports Ctrl-C
   return {};
+}
+
+// How many replies there are to be, and how they are found.
+void AddReplyFlags(CLI::App& command, RunFlags& flags) {
+  command
+      .add_option("-N,--n-replies", flags.n_replies,
+                  "replies to draw; they share the prompt's cache, and each draws from a stream of "
+                  "its own")
+      ->check(CLI::Range(1, 128))
+      ->capture_default_str();
+  CLI::Option* beams =
+      command
+          .add_option("--beams", flags.beams,
+                      "beam search that keeps this many texts at each step, instead of sampling; "
+                      "prints the best --n-replies of them")
+          ->check(CLI::Range(1, 128));
+  command
+      .add_option("--length-penalty", flags.length_penalty,
+                  "a beam scores its log-probability divided by its length to this power")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->needs(beams)
+      ->capture_default_str();
+  flags.parallel_option = AddParallelFlags(command, flags.engine);
+  flags.parallel_option->description(
+      "most replies or beams that are computed at once; all of them unless given (also -np)");
 }
 
 }  // namespace
@@ -241,6 +332,10 @@ void AddRunCommand(CLI::App& root, CommandContext& context) {
   auto flags = std::make_shared<RunFlags>();
   AddModelFlags(*command, flags->model);
   AddSamplingFlags(*command, flags->sampling);
+  AddReplyFlags(*command, *flags);
+  AddChunkFlag(*command, flags->engine);
+  AddCacheFlags(*command, flags->engine);
+  AddRequestCacheFlags(*command, flags->cache);
   flags->prompt_option = command->add_option("-p,--prompt", flags->prompt, "the prompt");
   command->add_option("-f,--file", flags->file, "read the prompt from a file; - is standard input")
       ->excludes(flags->prompt_option);

@@ -17,6 +17,8 @@ struct CommandContext {
 
 void AddRunCommand(CLI::App& root, CommandContext& context);
 void AddChatCommand(CLI::App& root, CommandContext& context);
+void AddBatchCommand(CLI::App& root, CommandContext& context);
+void AddBenchCommand(CLI::App& root, CommandContext& context);
 void AddPullCommand(CLI::App& root, CommandContext& context);
 void AddModelsCommand(CLI::App& root, CommandContext& context);
 void AddShowCommand(CLI::App& root, CommandContext& context);

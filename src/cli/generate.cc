@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
+
+#include "cli/engine_flags.h"
 
 namespace lucid::cli {
 namespace {
@@ -28,26 +31,35 @@ bool InterruptGuard::interrupted() {
   return g_interrupted != 0;
 }
 
-Result<Reply> Generate(Engine& engine, Request request,
-                       const std::function<void(const TokenOutput&)>& on_output) {
+Result<std::vector<Reply>> GenerateAll(Engine& engine, Request request,
+                                       const std::function<void(const TokenOutput&)>& on_output) {
   const InterruptGuard guard;
-  Reply reply;
+  std::vector<Reply> replies(static_cast<size_t>(std::max(request.n, 1)));
   LUCID_ASSIGN_OR_RETURN(Stream stream, engine.Submit(std::move(request)));
   while (!stream.ended()) {
     if (InterruptGuard::interrupted()) stream.Abort();
     engine.Step();
     while (std::optional<TokenOutput> output = stream.TryNext()) {
       if (output->error) return tl::unexpected<Error>(*output->error);
+      Reply& reply = replies[static_cast<size_t>(output->index)];
       reply.text += output->text;
       if (output->cause != StopCause::kNone) {
         reply.cause = output->cause;
+        reply.score = output->score;
         reply.stats = output->stats;
       }
       on_output(*output);
       if (output->id >= 0) reply.outputs.push_back(*std::move(output));
     }
   }
-  return reply;
+  return replies;
+}
+
+Result<Reply> Generate(Engine& engine, Request request,
+                       const std::function<void(const TokenOutput&)>& on_output) {
+  LUCID_ASSIGN_OR_RETURN(std::vector<Reply> replies,
+                         GenerateAll(engine, std::move(request), on_output));
+  return std::move(replies[0]);
 }
 
 std::string StatsLine(const Reply& reply, uint64_t seed) {
@@ -56,8 +68,22 @@ std::string StatsLine(const Reply& reply, uint64_t seed) {
   if (s.cached_tokens > 0) line += fmt::format(" ({} cached)", s.cached_tokens);
   if (s.prefill_seconds > 0) line += fmt::format(" {:.1f} tok/s", s.prefill_tokens_per_second());
   line += fmt::format(" | reply {} tokens", s.generated_tokens);
-  if (s.decode_seconds > 0) line += fmt::format(" {:.1f} tok/s", s.decode_tokens_per_second());
-  return line + fmt::format(" | stop: {} | seed {}", StopCauseName(reply.cause), seed);
+  if (s.decode_seconds > 0 && s.generated_tokens > 1) {
+    line += fmt::format(" {:.1f} tok/s", s.decode_tokens_per_second());
+  }
+  line += fmt::format(" | stop: {} | seed {}", StopCauseName(reply.cause), seed);
+  if (s.kv_bytes > 0) line += " | cache " + FormatBytes(s.kv_bytes);
+  if (s.eviction.evictions > 0) {
+    line += fmt::format(" | evicted {} tokens with {:.2f} % of the attention",
+                        s.eviction.evicted_tokens, 100 * s.eviction.dropped_share());
+  }
+  if (s.audit && s.audit->positions > 0) {
+    line += fmt::format(
+        " | audit of {} tokens: KL mean {:.5f}, most {:.5f}, same top token {:.1f} %",
+        s.audit->positions, s.audit->mean_kl, s.audit->max_kl,
+        100.0 * static_cast<double>(s.audit->same_top1) / static_cast<double>(s.audit->positions));
+  }
+  return line;
 }
 
 }  // namespace lucid::cli

@@ -127,6 +127,8 @@ void AddHelpCommand(CLI::App& root, CommandContext& context) {
 void AddCommands(CLI::App& root, CommandContext& context) {
   AddRunCommand(root, context);
   AddChatCommand(root, context);
+  AddBatchCommand(root, context);
+  AddBenchCommand(root, context);
   AddPullCommand(root, context);
   AddModelsCommand(root, context);
   AddShowCommand(root, context);
@@ -142,7 +144,10 @@ void AddCommands(CLI::App& root, CommandContext& context) {
 // llama.cpp's flags of one dash and several letters, which CLI11 would read as one letter and a
 // value.
 constexpr std::pair<std::string_view, std::string_view> kOneDashFlags[] = {
-    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-sys", "--system"}};
+    {"-ctk", "--cache-type-k"},
+    {"-ctv", "--cache-type-v"},
+    {"-np", "--parallel"},
+    {"-sys", "--system"}};
 
 std::vector<std::string> Arguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -1,16 +1,50 @@
 #include "cli/model_flags.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "base/env.h"
 #include "store/model_store.h"
+#include "tensor/kv_type.h"
 
 namespace lucid::cli {
 
-void AddModelFlags(CLI::App& command, ModelFlags& flags) {
-  command
-      .add_option("-m,--model", flags.model, "model: a file, a folder or a name of 'lucid models'")
+namespace {
+
+CLI::Validator KvTypeCheck() {
+  std::vector<std::string> names;
+  for (const KvType type : AllKvTypes()) names.emplace_back(Name(type));
+  return CLI::IsMember(names);
+}
+
+}  // namespace
+
+std::string KvTypeNames() {
+  std::string names;
+  for (const KvType type : AllKvTypes()) {
+    names += (names.empty() ? "" : ", ") + std::string(Name(type));
+  }
+  return names;
+}
+
+void AddModelFlag(CLI::App& command, std::string& model) {
+  command.add_option("-m,--model", model, "model: a file, a folder or a name of 'lucid models'")
       ->required();
+}
+
+void AddBackendFlags(CLI::App& command, std::string& backend, std::string& isa) {
+  command
+      .add_option("--backend", backend,
+                  "cpu, or reference: naive float32 kernels, the definition of each op")
+      ->check(CLI::IsMember({"cpu", "reference"}))
+      ->capture_default_str();
+  command.add_option(
+      "--isa", isa, "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
+}
+
+void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+  AddModelFlag(command, flags.model);
   command.add_option("-t,--threads", flags.threads, "threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -19,30 +53,26 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
                   "context in tokens; 0: what the model was trained for")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
-  command.add_option("-b,--batch-size", flags.batch, "most prompt tokens computed in one step")
+  command.add_option("-b,--batch-size", flags.batch, "most tokens computed in one step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
+  AddBackendFlags(command, flags.backend, flags.isa);
   command
-      .add_option("--backend", flags.backend,
-                  "cpu, or reference: naive float32 kernels, the definition of each op")
-      ->check(CLI::IsMember({"cpu", "reference"}))
+      .add_option("--kv", flags.kv,
+                  fmt::format("type of cached keys and values: {}", KvTypeNames()))
+      ->check(KvTypeCheck())
       ->capture_default_str();
-  command.add_option(
-      "--isa", flags.isa,
-      "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
   command
       .add_option("--cache-type-k", flags.cache_type_k,
-                  "element type of cached keys: f16, bf16, f32 (also -ctk)")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}))
-      ->capture_default_str();
+                  "type of cached keys where it differs from --kv (also -ctk)")
+      ->check(KvTypeCheck());
   command
       .add_option("--cache-type-v", flags.cache_type_v,
-                  "element type of cached values: f16, bf16, f32 (also -ctv)")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}))
-      ->capture_default_str();
+                  "type of cached values where it differs from --kv (also -ctv)")
+      ->check(KvTypeCheck());
 }
 
-Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags) {
+Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   EngineConfig config;
   LUCID_ASSIGN_OR_RETURN(config.model, ResolveModel(flags.model));
   config.n_threads = flags.threads;
@@ -50,9 +80,15 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags) {
   config.batch = flags.batch;
   config.backend = flags.backend == "reference" ? BackendKind::kReference : BackendKind::kCpu;
   config.isa = !flags.isa.empty() ? flags.isa : Env("LUCID_ISA").value_or("");
-  config.cache_type_k =
-      *DTypeFromName(flags.cache_type_k);  // the flag's check admits only names that exist
-  config.cache_type_v = *DTypeFromName(flags.cache_type_v);
+  // The flags' checks admit only names that exist.
+  config.cache_type_k = *KvTypeFromName(flags.cache_type_k.empty() ? flags.kv : flags.cache_type_k);
+  config.cache_type_v = *KvTypeFromName(flags.cache_type_v.empty() ? flags.kv : flags.cache_type_v);
+  return config;
+}
+
+Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags) {
+  LUCID_ASSIGN_OR_RETURN(EngineConfig config, ToEngineConfig(flags));
+  config.n_parallel = 1;
   return Engine::Load(config);
 }
 

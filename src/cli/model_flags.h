@@ -1,4 +1,5 @@
-// Flags that every command which runs a model shares, and the engine they describe.
+// Flags that every command which runs a model shares, and the engine they describe. Flags of the
+// cache's size and of scheduling are in engine_flags.h.
 #pragma once
 
 #include <memory>
@@ -17,13 +18,23 @@ struct ModelFlags {
   int64_t batch = 512;
   std::string backend = "cpu";
   std::string isa;
-  std::string cache_type_k = "f16";
-  std::string cache_type_v = "f16";
+  std::string kv = "f16";
+  std::string cache_type_k;  // empty: as kv
+  std::string cache_type_v;
 };
 
-// Adds -m, -t, -c, -b, --backend, --isa, --cache-type-k, --cache-type-v. Values already in `flags`
-// are the defaults.
+// Adds -m, -t, -c, -b, --backend, --isa, --kv, --cache-type-k, --cache-type-v. Values already in
+// `flags` are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// The parts of it that mean the same where the others are lists (lucid bench).
+void AddModelFlag(CLI::App& command, std::string& model);
+void AddBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
+
+// "f32, f16, ...", for help texts.
+std::string KvTypeNames();
+
+// What the flags say, with the model's name resolved. Other fields have their defaults.
+Result<EngineConfig> ToEngineConfig(const ModelFlags& flags);
 
 // Resolves the model's name and loads it.
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& flags);

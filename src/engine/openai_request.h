@@ -1,11 +1,11 @@
 // Bodies of the OpenAI API's /v1/chat/completions and /v1/completions as requests to the engine.
-// ParseApiRequest is the entry point; answers are made in openai_response.h. The batch command reads
-// rows with it.
+// ParseApiRequest is the entry point; answers are made in openai_response.h. The batch command
+// reads rows with it.
 //
 // Members that are null count as absent; those that are unknown or not supported are errors, never
 // passed over. Beyond OpenAI's members, under the names of vLLM and of our flags: top_k, min_p,
-// typical_p, repetition_penalty, ignore_eos, priority (higher runs first), use_beam_search (n is the
-// width) with length_penalty, kv_policy, kv_budget, kv_audit, chat_template_kwargs,
+// typical_p, repetition_penalty, ignore_eos, priority (higher runs first), use_beam_search (n is
+// the width) with length_penalty, kv_policy, kv_budget, kv_audit, chat_template_kwargs,
 // add_generation_prompt, continue_final_message.
 #pragma once
 
@@ -24,15 +24,15 @@ enum class ApiEndpoint { kChat, kCompletion };
 struct ApiError {
   Error error;
   std::string param = {};  // the member at fault, where there is one
-  std::string code = {};   // "unknown_parameter", "unsupported_parameter", ...; empty: see ErrorBody
+  std::string code = {};  // "unknown_parameter", "unsupported_parameter", ...; empty: see ErrorBody
 };
 template <typename T>
 using ApiResult = tl::expected<T, ApiError>;
 
 struct ApiContext {
-  Result<const Tokenizer*> tokenizer;            // its error answers whoever needs it
+  Result<const Tokenizer*> tokenizer;  // its error answers whoever needs it
   Result<const ChatTemplate*> chat_template;
-  Request defaults = {};                         // what bodies do not say; has no prompt
+  Request defaults = {};  // what bodies do not say; has no prompt
 };
 
 struct ApiRequest {

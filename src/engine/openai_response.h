@@ -28,7 +28,8 @@ nlohmann::ordered_json CacheFigures(const RequestStats& stats);
 // Gathers the outputs of one request.
 class CompletionBuilder {
  public:
-  // `tokenizer` may be null (then no log-probabilities can be spelled); it must outlive the builder.
+  // `tokenizer` may be null (then no log-probabilities can be spelled); it must outlive the
+  // builder.
   CompletionBuilder(const ApiRequest& request, const Tokenizer* tokenizer, std::string model);
   ~CompletionBuilder();
   CompletionBuilder(CompletionBuilder&&) noexcept;

@@ -1,0 +1,56 @@
+// The output of lucid batch: one line for each row of the input, appended as it is finished, so
+// that a run which was killed goes on where it stopped.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/batch_input.h"
+
+namespace lucid::cli {
+
+class BatchOutput {
+ public:
+  // Opens or creates the file and reads what is there: complete lines count as done, a last line
+  // that was torn is cut off. kInvalidArgument for a line that is no row of this input, a file that
+  // is none, or one that another process writes; kIo. `overwrite` begins anew.
+  static Result<BatchOutput> Open(const std::string& path, bool overwrite, const BatchIndex& index);
+  BatchOutput(BatchOutput&& other) noexcept;
+  BatchOutput& operator=(BatchOutput&& other) noexcept;
+  ~BatchOutput();
+
+  bool Has(int64_t line) const { return done_[static_cast<size_t>(line)]; }
+  int64_t n_done() const { return n_done_; }
+  // Adds the row of an input line with one write.
+  Status Append(int64_t line, const nlohmann::ordered_json& row);
+  // Puts the rows into the order of the input, if they are not: in a file of their own that then
+  // takes the place of this one.
+  Status Sort(const BatchIndex& index);
+
+ private:
+  BatchOutput() = default;
+  Status ReadRows(const BatchIndex& index);
+  tl::unexpected<Error> Failed() const;
+  void Note(int64_t line);
+
+  std::string path_;
+  int fd_ = -1;
+  std::vector<bool> done_;  // by line of the input
+  int64_t n_done_ = 0;
+  int64_t newest_line_ = 0;
+  bool in_order_ = true;
+};
+
+// The members of a row: {"id", "custom_id", "response": {"status_code", "request_id", "body"},
+// "error"}; "line" where there is no custom_id. An error row has the error object both as its body
+// and as "error".
+nlohmann::ordered_json AnswerRow(const std::optional<std::string>& custom_id, int64_t line,
+                                 nlohmann::ordered_json body);
+nlohmann::ordered_json ErrorRow(const std::optional<std::string>& custom_id, int64_t line,
+                                const ApiError& error);
+
+}  // namespace lucid::cli

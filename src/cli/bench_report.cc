@@ -1,0 +1,217 @@
+#include "cli/bench_report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "build_commit.h"
+#include "cli/engine_flags.h"
+#include "engine/version.h"
+
+namespace lucid::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Of a sample; 0 for fewer than two values.
+double StandardDeviation(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const double mean = Mean(values);
+  double sum = 0;
+  for (const double v : values) sum += (v - mean) * (v - mean);
+  return std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::vector<double> Rates(const BenchRow& row) {
+  std::vector<double> rates;
+  for (const BenchSample& sample : row.samples) rates.push_back(sample.rate());
+  return rates;
+}
+
+std::string CpuName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+// "135M", "7.62B"
+std::string Params(int64_t n) {
+  const auto value = static_cast<double>(n);
+  return n >= 1'000'000'000 ? fmt::format("{:.2f}B", value / 1e9)
+                            : fmt::format("{:.2f}M", value / 1e6);
+}
+
+// "pp512", "tg128 @ d4096": llama-bench's names.
+std::string TestName(const BenchTest& test) {
+  std::string name =
+      test.n_prompt > 0 ? fmt::format("pp{}", test.n_prompt) : fmt::format("tg{}", test.n_gen);
+  if (test.n_depth > 0) name += fmt::format(" @ d{}", test.n_depth);
+  return name;
+}
+
+std::string KvName(const BenchRow& row) {
+  return row.type_k == row.type_v ? row.type_k : row.type_k + "/" + row.type_v;
+}
+
+Json ToJson(const BenchRow& row) {
+  std::vector<double> nanoseconds;
+  std::vector<int64_t> samples_ns;
+  for (const BenchSample& sample : row.samples) {
+    nanoseconds.push_back(sample.seconds * 1e9);
+    samples_ns.push_back(std::llround(sample.seconds * 1e9));
+  }
+  const std::vector<double> rates = Rates(row);
+  return {{"build_commit", LUCID_BUILD_COMMIT},
+          {"build_version", Version()},
+          {"cpu_info", CpuName()},
+          {"isa", row.isa},
+          {"model_filename", row.model_filename},
+          {"model_type", row.model_type},
+          {"model_size", row.model_size},
+          {"model_n_params", row.model_n_params},
+          {"n_batch", row.n_batch},
+          {"n_threads", row.n_threads},
+          {"type_k", row.type_k},
+          {"type_v", row.type_v},
+          {"kv_block_size", row.kv_block_size},
+          {"n_prompt", row.test.n_prompt},
+          {"n_gen", row.test.n_gen},
+          {"n_depth", row.test.n_depth},
+          {"n_seqs", row.test.n_seqs},
+          {"test_time", row.test_time},
+          {"avg_ns", std::llround(Mean(nanoseconds))},
+          {"stddev_ns", std::llround(StandardDeviation(nanoseconds))},
+          {"avg_ts", Mean(rates)},
+          {"stddev_ts", StandardDeviation(rates)},
+          {"median_ts", Median(rates)},
+          {"samples_ns", samples_ns},
+          {"samples_ts", rates}};
+}
+
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+void PrintMarkdown(const BenchRow& row, bool first) {
+  if (first) {
+    fmt::print(
+        "| model | size | params | isa | threads | batch | kv | seqs | test | t/s | median |\n"
+        "| --- | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |\n");
+  }
+  const std::vector<double> rates = Rates(row);
+  fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
+             row.model_type, FormatBytes(row.model_size), Params(row.model_n_params), row.isa,
+             row.n_threads, row.n_batch, KvName(row), row.test.n_seqs, TestName(row.test),
+             Mean(rates), StandardDeviation(rates), Median(rates));
+}
+
+// Every field of the JSON but the samples; text in quotes, as llama-bench does.
+void PrintCsv(const BenchRow& row, bool first) {
+  Json json = ToJson(row);
+  json.erase("samples_ns");
+  json.erase("samples_ts");
+  std::string names, values;
+  for (const auto& [name, value] : json.items()) {
+    std::string text = value.is_string() ? value.get<std::string>() : Dump(value, -1);
+    for (size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 2)) {
+      text.insert(at, 1, '"');
+    }
+    names += (names.empty() ? "" : ",") + name;
+    values += (values.empty() ? "\"" : ",\"") + text + "\"";
+  }
+  if (first) fmt::print("{}\n", names);
+  fmt::print("{}\n", values);
+}
+
+// The instruction set of the kernels that do the work: the end of a matrix kernel's name.
+std::string IsaOf(const Engine& engine) {
+  for (const BoundOp& op : engine.runner().bound().ops) {
+    const std::string_view name = op.kernel->name;
+    if (name.starts_with("linear")) return std::string(name.substr(name.rfind('.') + 1));
+  }
+  return "unknown";
+}
+
+// "llama Q4_K": the architecture, and the type of most of its bytes.
+std::string ModelType(const Engine& engine) {
+  std::map<DType, uint64_t> bytes;
+  for (const TensorEntry& entry : engine.model().checkpoint->tensors()) {
+    bytes[entry.tensor.dtype] += static_cast<uint64_t>(entry.tensor.bytes());
+  }
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::string type = engine.model().config.arch;
+  if (most != bytes.end()) type += fmt::format(" {}", Name(most->first));
+  return type;
+}
+
+}  // namespace
+
+BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
+  BenchRow row;
+  row.model_filename = model_name;
+  row.model_type = ModelType(engine);
+  for (const TensorEntry& entry : engine.model().checkpoint->tensors()) {
+    row.model_size += entry.tensor.bytes();
+    row.model_n_params += entry.tensor.elements();
+  }
+  row.isa = IsaOf(engine);
+  row.n_threads = engine.runner().n_threads();
+  row.n_batch = engine.config().batch;
+  row.kv_block_size = engine.kv_layout().block_size();
+  row.type_k = Name(engine.config().cache_type_k);
+  row.type_v = Name(engine.config().cache_type_v);
+  return row;
+}
+
+std::string UtcNow() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+void BenchPrinter::Print(const BenchRow& row) {
+  const bool first = n_rows_++ == 0;
+  switch (format_) {
+    case BenchFormat::kMarkdown:
+      PrintMarkdown(row, first);
+      break;
+    case BenchFormat::kCsv:
+      PrintCsv(row, first);
+      break;
+    case BenchFormat::kJson:
+      fmt::print("{}{}", first ? "[\n" : ",\n", Dump(ToJson(row), 2));
+      break;
+  }
+  std::fflush(stdout);
+}
+
+void BenchPrinter::Finish() {
+  if (format_ == BenchFormat::kJson) fmt::print("{}\n]\n", n_rows_ == 0 ? "[" : "");
+}
+
+}  // namespace lucid::cli
