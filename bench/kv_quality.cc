@@ -29,6 +29,7 @@ struct Flags {
   int64_t context = 512, chunks = 16, threads = 0;
   std::vector<int64_t> budgets = {256, 512, 1024};
   std::vector<int64_t> lengths = {512, 1024, 2048};
+  std::vector<std::string> types;  // beside f32 and f16; empty: all
 };
 
 [[noreturn]] void Fail(const Error& error) {
@@ -99,6 +100,10 @@ double DecodeSpeed(Engine& engine, int64_t depth) {
 void RunTypes(const Flags& flags) {
   std::vector<TypeRow> rows;
   for (const KvType type : AllKvTypes()) {
+    const bool base_type = type == KvType::kF32 || type == KvType::kF16;
+    const bool wanted =
+        flags.types.empty() || std::count(flags.types.begin(), flags.types.end(), Name(type)) > 0;
+    if (!base_type && !wanted) continue;
     rows.push_back(
         {.type = type, .engine = Load(flags, type, std::max<int64_t>(flags.context, 2048))});
   }
@@ -242,7 +247,8 @@ struct Needle {
 // `length` tokens of text with a sentence at `depth` (0 to 1) of it, then the question.
 Needle Hide(const Tokenizer& tokenizer, std::span<const TokenId> filler, int64_t length,
             double depth, int number) {
-  const EncodeOptions plain{.add_special = false};
+  EncodeOptions plain;
+  plain.add_special = false;
   const auto needle = tokenizer.Encode(
       fmt::format("\nThe secret pass key is {}. Remember it: {} is the pass key.\n", number,
                   number),
@@ -325,6 +331,7 @@ int Main(int argc, char** argv) {
     command->add_option("-t,--threads", flags.threads);
     command->add_option("-c,--ctx-size", flags.context)->check(CLI::Range(64, 1 << 20));
     command->add_option("--chunks", flags.chunks)->check(CLI::Range(1, 1 << 20));
+    command->add_option("--types", flags.types)->delimiter(',');
     command->add_option("--budgets", flags.budgets)->delimiter(',');
     command->add_option("--lengths", flags.lengths)->delimiter(',');
     command->callback([&flags, run] { run(flags); });
