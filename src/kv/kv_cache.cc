@@ -283,7 +283,7 @@ void KvCache::Commit(SequenceHandle sequence, std::span<const int32_t> tokens, i
   }
   if (s.share) {
     const int64_t tail_start = n_computed / size * size;
-    if (tail_start > s.length / size * size) s.tail.clear();  // a block was filled
+    if (tail_start > s.length) s.tail.clear();  // a block was filled
     const int64_t known = tail_start + std::ssize(s.tail);
     s.tail.insert(s.tail.end(), tokens.begin() + known, tokens.begin() + n_computed);
   }

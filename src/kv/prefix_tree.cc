@@ -173,7 +173,7 @@ int64_t PrefixTree::Usable(int32_t child, int64_t n_tokens, int64_t n_prompt, bo
   if (!strict) return n_tokens;
   const int64_t has = At(child).n_prompt;
   // Beyond the smaller of the two numbers phases differ, if they differ at all.
-  return has < 0 ? 0 : has == n_prompt ? n_tokens : std::min({n_tokens, has, n_prompt});
+  return has == n_prompt ? n_tokens : std::clamp<int64_t>(std::min(has, n_prompt), 0, n_tokens);
 }
 
 // The child that continues the prefix by most tokens of `rest`, at most `most`. n_prompt: of the
