@@ -330,30 +330,6 @@ void KvCache::Truncate(SequenceHandle sequence, int64_t n_tokens) {
   s.maybe_shared = true;
 }
 
-bool KvCache::Unshare(SequenceHandle sequence) {
-  Impl& c = *impl_;
-  KvSequence& s = c.At(sequence);
-  LUCID_CHECK(!s.swapped);
-  const auto for_each_known = [&](const auto& visit) {
-    for (size_t g = 0; g < c.n_groups(); ++g) {
-      if (c.layout.groups()[g].kind != KvGroupKind::kFull) continue;
-      for (int64_t b = 0; b < std::ssize(s.tables[g]); ++b) {
-        if (c.Known(g, s.tables[g][static_cast<size_t>(b)])) visit(g, b);
-      }
-    }
-  };
-  PoolCounts need{};
-  for_each_known([&](size_t g, int64_t) { ++need[c.PoolOf(g)]; });
-  if (!c.Fits(need)) return false;
-  for_each_known([&](size_t g, int64_t b) { c.ReplaceByCopy(s, g, b); });
-  if (s.share) {
-    // Its blocks may come to differ from what the tree says of them.
-    c.LeaveTree(s);
-    s.share = false;
-  }
-  return true;
-}
-
 void KvCache::DropPlaces(SequenceHandle sequence, int64_t n_places) {
   Impl& c = *impl_;
   KvSequence& s = c.At(sequence);
@@ -361,9 +337,15 @@ void KvCache::DropPlaces(SequenceHandle sequence, int64_t n_places) {
   LUCID_CHECK(!s.share && !s.swapped && n_places >= 0 && n_places <= places);
   s.dropped += places - n_places;
   for (size_t r = 0; r < c.n_rules(); ++r) {
-    if (c.Rule(r).kind == KvGroupKind::kFull) c.Shrink(s, r, c.Kept(s, r, s.length).last);
+    if (c.Rule(r).kind != KvGroupKind::kFull) continue;
+    c.Shrink(s, r, c.Kept(s, r, s.length).last);
+    for (const int32_t group : c.GroupsOf(r)) {
+      const size_t g = static_cast<size_t>(group);
+      for (const int32_t block : s.tables[g]) {
+        LUCID_CHECK(!c.Known(g, block), "rows were moved in block {}, which others hold", block);
+      }
+    }
   }
-  s.maybe_shared = true;
 }
 
 int64_t KvCache::length(SequenceHandle sequence) const {

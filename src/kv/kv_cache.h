@@ -101,11 +101,8 @@ class KvCache {
   // (rejected drafts). n_tokens <= committed length; windows must still have what the next query at
   // n_tokens reads, which is so for tokens that were reserved and never committed.
   void Truncate(SequenceHandle sequence, int64_t n_tokens);
-  // Makes every block of full groups the sequence's own, for those who move rows; from then on it
-  // does not share. False, with nothing changed, if the pools cannot give the copies.
-  [[nodiscard]] bool Unshare(SequenceHandle sequence);
   // After eviction: the places of full groups are now 0 .. n_places - 1; later blocks go back. Only
-  // for sequences that do not share.
+  // for sequences that do not share and have no twin: their rows have been moved.
   void DropPlaces(SequenceHandle sequence, int64_t n_places);
 
   int64_t length(SequenceHandle sequence) const;   // tokens committed or attached

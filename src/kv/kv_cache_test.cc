@@ -340,20 +340,11 @@ TEST_F(KvCacheTest, DroppedPlacesAreUsedAgain) {
   EXPECT_EQ(available(), 30);
 }
 
-TEST_F(KvCacheTest, WhoMovesRowsNeedsItsOwnBlocks) {
+TEST_F(KvCacheTest, RowsOfTwinsAreNotMoved) {
   FakeSequence a = Open(Range(0, 8), -1, /*share=*/false);
   ASSERT_TRUE(a.Step(8));
-  FakeSequence b = a.Fork();
-  ASSERT_TRUE(cache_->Unshare(b.handle()));
-  EXPECT_EQ(available(), 4);
-  EXPECT_NE(cache_->Table(a.handle(), 0)[0], cache_->Table(b.handle(), 0)[0]);
-  b.Check();
-  EXPECT_EQ(cache_->stats().copies, 2);
-  FakeSequence c = b.Fork();
-  FakeSequence other = Open(Range(50, 70), -1, /*share=*/false);
-  ASSERT_TRUE(other.Step(12));
-  EXPECT_FALSE(cache_->Unshare(c.handle()));
-  CheckInvariants();
+  const FakeSequence b = a.Fork();
+  EXPECT_DEATH(cache_->DropPlaces(b.handle(), 4), "which others hold");
 }
 
 TEST_F(KvCacheTest, RestoredSequencesTakeOnlyWhatTheyHold) {
