@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "kv/kv_cache.h"
@@ -15,7 +16,7 @@
 namespace lucid {
 namespace {
 
-constexpr int64_t kLength = 30000;  // tokens that a sequence may come to
+constexpr int64_t kLength = 15000;  // tokens that a sequence may come to
 
 class NoMemory final : public KvMemory {
  public:
@@ -31,11 +32,18 @@ class NoMemory final : public KvMemory {
   const KvLayout& layout_;
 };
 
-// `n` sequences with prompts of 256 tokens, computed; `n_waiting` more that find no place.
+struct Kind {
+  int64_t n_waiting = 0;  // more sequences, which find no place
+  bool windows = false;
+  bool places = false;  // the first of them lacks blocks: each step looks at the whole queue
+  double itl_target_seconds = 0;
+};
+
+// `n` sequences with prompts of 256 tokens, computed, and those that wait.
 struct Load {
-  Load(int64_t n, int64_t n_waiting, bool windows, double itl_target_seconds) {
+  Load(int64_t n, const Kind& kind) {
     std::vector<KvSpec> layers(6, {.heads = 2, .k_dim = 64, .v_dim = 64});
-    for (size_t i = 1; windows && i < layers.size(); ++i) layers[i].window = 512;
+    for (size_t i = 1; kind.windows && i < layers.size(); ++i) layers[i].window = 512;
     layout = *KvLayout::Make(layers, {});
     memory = std::make_unique<NoMemory>(layout);
     KvCacheOptions cache_options;
@@ -43,24 +51,29 @@ struct Load {
     cache = *KvCache::Create(layout, cache_options, *memory);
     SchedulerOptions options;
     options.max_step_tokens = std::max<int64_t>(512, n);
-    options.max_sequences = n;
-    options.max_waiting = n + n_waiting;
-    options.itl_target_seconds = itl_target_seconds;
+    options.max_sequences = kind.places ? n + 1 : n;
+    options.max_waiting = std::max<int64_t>(n, kind.n_waiting);
+    options.itl_target_seconds = kind.itl_target_seconds;
     scheduler = std::make_unique<Scheduler>(options, *cache);
-    for (int64_t i = 0; i < n + n_waiting; ++i) {
-      SequenceSpec spec;
-      spec.tokens.resize(256);
-      std::iota(spec.tokens.begin(), spec.tokens.end(), static_cast<int32_t>(1000 * i));
-      spec.n_prompt = 256;
-      spec.max_length = kLength;
-      spec.client = std::string(1, static_cast<char>('a' + i % 7));
-      ids.push_back(*scheduler->Add(spec));
-    }
-    ids.resize(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) ids.push_back(Add(256, kLength));
     while (!std::all_of(ids.begin(), ids.end(),
                         [this](SequenceId id) { return scheduler->Get(id).to_compute() == 0; })) {
       Step();
     }
+    for (int64_t i = 0; i < kind.n_waiting; ++i) {
+      const int64_t n_prompt = i == 0 && kind.places ? n * kLength - 1 : 256;
+      Add(n_prompt, n_prompt + 1);
+    }
+  }
+
+  SequenceId Add(int64_t n_prompt, int64_t max_length) {
+    SequenceSpec spec;
+    spec.tokens.resize(static_cast<size_t>(n_prompt));
+    std::iota(spec.tokens.begin(), spec.tokens.end(), 1000 * n_added);
+    spec.n_prompt = n_prompt;
+    spec.max_length = max_length;
+    spec.client = std::string(1, static_cast<char>('a' + n_added++ % 7));
+    return *scheduler->Add(spec);
   }
 
   int64_t Step() {
@@ -75,40 +88,41 @@ struct Load {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<SequenceId> ids;
+  int32_t n_added = 0;
 };
 
-void DecodeSteps(benchmark::State& state, int64_t n_waiting, bool windows, double itl_target) {
+void DecodeSteps(benchmark::State& state, const Kind& kind) {
   const int64_t n = state.range(0);
-  auto load = std::make_unique<Load>(n, n_waiting, windows, itl_target);
+  auto load = std::make_unique<Load>(n, kind);
   int64_t length = 256;
   for (auto _ : state) {
     if (++length == kLength) {
       state.PauseTiming();
-      load = std::make_unique<Load>(n, n_waiting, windows, itl_target);
+      load = std::make_unique<Load>(n, kind);
       length = 257;
       state.ResumeTiming();
     }
     for (const SequenceId id : load->ids) load->scheduler->Append(id, 7);
     if (load->Step() != n) state.SkipWithError("not every sequence got its row");
   }
-  state.counters["us_per_sequence"] = benchmark::Counter(
-      static_cast<double>(n) * 1e-6,
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// Full attention; layers with windows beside full ones; 1,000 requests in the queue.
 void BM_Decode(benchmark::State& state) {
-  DecodeSteps(state, 0, false, 0);
+  DecodeSteps(state, {});
 }
 void BM_DecodeWindows(benchmark::State& state) {
-  DecodeSteps(state, 0, true, 0);
+  DecodeSteps(state, {.windows = true});
 }
-void BM_DecodeQueue(benchmark::State& state) {
-  DecodeSteps(state, 1000, false, 0.05);
+void BM_DecodeFull(benchmark::State& state) {
+  DecodeSteps(state, {.n_waiting = 1000, .itl_target_seconds = 0.05});
+}
+void BM_DecodeFullPools(benchmark::State& state) {
+  DecodeSteps(state, {.n_waiting = 1000, .places = true});
 }
 BENCHMARK(BM_Decode)->Arg(1)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_DecodeWindows)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
-BENCHMARK(BM_DecodeQueue)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_DecodeFull)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_DecodeFullPools)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace lucid
