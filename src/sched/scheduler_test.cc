@@ -322,6 +322,81 @@ TEST_F(SchedulerTest, AnEndlessStreamOfNewClientsDoesNotStarveAnOldOne) {
   EXPECT_GE(steps, 2 * 32);
 }
 
+// A prompt of 8,192 tokens comes amid eight streams, on a machine whose steps take 2 ms, 0.5 ms per
+// stream and 0.4 ms per prompt token, a few per cent more or less.
+TEST_F(SchedulerTest, ALongPromptLeavesStreamsTheirLatency) {
+  constexpr double kTarget = 0.04;
+  Make({.max_step_tokens = 512, .itl_target_seconds = kTarget}, 10000);
+  std::vector<SequenceId> streams;
+  for (int32_t i = 0; i < 8; ++i) streams.push_back(*scheduler_->Add(Spec(50, 2000, 10000 * i)));
+  uint64_t random = 1;
+  std::vector<double> late;  // steps while the long prompt is computed
+  const auto step = [&] {
+    StepPlan plan = scheduler_->Decide();
+    scheduler_->Apply(plan);
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    const double noise = 0.95 + 0.1 * static_cast<double>(random >> 40) / (1 << 24);
+    const double seconds = noise * (2e-3 + 5e-4 * static_cast<double>(plan.decode_tokens) +
+                                    4e-4 * static_cast<double>(plan.prefill_tokens));
+    scheduler_->Commit(plan, seconds);
+    if (plan.prefill_tokens > 0) late.push_back(seconds);
+    return plan;
+  };
+  for (int i = 0; i < 40; ++i) {
+    const StepPlan plan = step();
+    EXPECT_EQ(plan.decode_tokens, i == 0 ? 0 : 8);
+    for (const SequenceId id : streams) scheduler_->Append(id, 1);
+  }
+  late.clear();
+  const SequenceId prompt = *scheduler_->Add(Spec(8192, 8, 5000000));
+  while (scheduler_->Get(prompt).to_compute() > 0) {
+    const StepPlan plan = step();
+    ASSERT_EQ(plan.decode_tokens, 8) << "no stream waits longer than a step";
+    ASSERT_GE(plan.prefill_tokens, 16);
+    for (const SequenceId id : streams) scheduler_->Append(id, 1);
+  }
+  std::sort(late.begin(), late.end());
+  EXPECT_LE(late[late.size() * 99 / 100], 1.25 * kTarget);
+  EXPECT_GE(late[late.size() / 2], 0.75 * kTarget) << "the time that is there is used";
+}
+
+// Qwen2.5-0.5B: 24 layers of 2 KV heads of 64. 2 GiB in f16 are 174,762 tokens: five contiguous
+// caches of 32,768, but 256 sequences of 600 tokens in the mean.
+TEST_F(SchedulerTest, TwoGibibytesHold256SequencesOfMixedLength) {
+  const std::vector<KvSpec> layers(24, {.heads = 2, .k_dim = 64, .v_dim = 64});
+  const KvLayout layout = *KvLayout::Make(layers, {.block_size = 32});
+  KvCacheOptions cache_options;
+  cache_options.n_blocks = *layout.Fit(int64_t{2} << 30, 256, 512);
+  NoMemory memory(layout.pools()[0].block_bytes);
+  const std::unique_ptr<KvCache> cache = *KvCache::Create(layout, cache_options, memory);
+  Scheduler scheduler({.max_step_tokens = 512, .max_sequences = 256}, *cache);
+  EXPECT_EQ((int64_t{2} << 30) / (layout.BytesPerToken() * 32768), 5);
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < 256; ++i) {  // prompts of 40 to 1,060 tokens, replies of 50
+    ids.push_back(*scheduler.Add(Spec(40 + 4 * i, 50, 100000 * i)));
+  }
+  int64_t steps = 0;
+  const auto computed = [&](SequenceId id) { return scheduler.Get(id).to_compute() == 0; };
+  while (!std::all_of(ids.begin(), ids.end(), computed)) {
+    StepPlan plan = scheduler.Decide();
+    scheduler.Apply(plan);
+    scheduler.Commit(plan, 0);
+    ASSERT_LT(++steps, 1000);
+  }
+  for (int i = 0; i < 50; ++i) {
+    for (const SequenceId id : ids) scheduler.Append(id, i);
+    StepPlan plan = scheduler.Decide();
+    scheduler.Apply(plan);
+    scheduler.Commit(plan, 0);
+    EXPECT_EQ(plan.decode_tokens, 256);
+  }
+  const SchedulerStats& stats = scheduler.stats();
+  EXPECT_EQ(stats.running, 256);
+  EXPECT_EQ(stats.preemptions_recompute + stats.preemptions_swap, 0);
+  EXPECT_EQ(cache->stats().used_positions, 256 * 600);
+  EXPECT_LT(cache->stats().worst_waste, 32);
+}
+
 // A client that was away does not make up for it: it starts level with the others.
 TEST_F(SchedulerTest, AClientThatComesBackStartsLevel) {
   Make({.max_sequences = 1}, 1000);

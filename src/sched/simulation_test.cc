@@ -141,6 +141,7 @@ class Simulation {
   double worst_wait() const { return worst_wait_; }
 
  private:
+  bool packed() const { return layout_.options().k_type == KvType::kKivi2; }
   int64_t Below(int64_t n) {
     return static_cast<int64_t>(random_() % static_cast<uint64_t>(std::max<int64_t>(1, n)));
   }
@@ -148,16 +149,30 @@ class Simulation {
 
   void MakeCache() {
     std::vector<KvSpec> layers;
+    if (Chance(0.04)) return MakeKiviCache();
     const int64_t layout = Below(4);
-    windows_ = layout > 0;
     const int64_t window = 3 + Below(14);
     if (layout != 3) layers.push_back({.heads = 1, .k_dim = 4, .v_dim = 4});
-    if (windows_) layers.push_back({.heads = 1, .k_dim = 4, .v_dim = 4, .window = window});
+    if (layout > 0) layers.push_back({.heads = 1, .k_dim = 4, .v_dim = 4, .window = window});
     // Larger pages: a pool of their own.
     if (layout == 2) layers.push_back({.heads = 2, .k_dim = 4, .v_dim = 4, .window = window + 5});
     layout_ = *KvLayout::Make(
         layers, {.k_type = KvType::kF16, .v_type = KvType::kF16, .block_size = 1 + Below(8)});
     longest_ = 12 + Below(60);
+    FillPools();
+  }
+
+  // Packed blocks beside the newest positions in full precision, of which there are 128 at least.
+  void MakeKiviCache() {
+    const std::vector<KvSpec> layers(2, {.heads = 1, .k_dim = 4, .v_dim = 4});
+    layout_ = *KvLayout::Make(
+        layers,
+        {.k_type = KvType::kKivi2, .v_type = KvType::kKivi2, .block_size = 4 * (1 + Below(4))});
+    longest_ = 140 + Below(60);
+    FillPools();
+  }
+
+  void FillPools() {
     const double plenty = Chance(0.3) ? 4 : 1;
     for (size_t pool = 0; pool < layout_.pools().size(); ++pool) {
       const int64_t one = layout_.BlocksFor(0, longest_)[pool] + 1;
@@ -194,10 +209,10 @@ class Simulation {
     --to_come_;
     Request request;
     const int64_t kind = Below(10);
-    request.kind = kind < 6    ? Kind::kPlain
-                   : kind == 6 ? Kind::kSamples
-                   : kind == 7 ? Kind::kBeams
-                               : Kind::kBounded;
+    request.kind = kind < 6 || (kind > 7 && packed()) ? Kind::kPlain
+                   : kind == 6                        ? Kind::kSamples
+                   : kind == 7                        ? Kind::kBeams
+                                                      : Kind::kBounded;
     SequenceSpec spec;
     const bool too_long = Chance(0.03);
     const int64_t prompt = 1 + Below(too_long ? 40 * longest_ : longest_ - 1);
@@ -263,7 +278,6 @@ class Simulation {
 
   std::mt19937_64 random_;
   KvLayout layout_;
-  bool windows_ = false;
   int64_t longest_ = 0;
   KvCacheOptions cache_options_;
   SchedulerOptions options_;
@@ -368,6 +382,14 @@ void Simulation::Compute(const Chunk& chunk) {
   for (size_t group = 0; group < layout_.groups().size(); ++group) {
     const KvGroup& kind = layout_.groups()[group];
     const std::span<const int32_t> table = cache_->Table(sequence.kv, group);
+    if (kind.kind == KvGroupKind::kPacked) {  // what is in its blocks is the kernels' business
+      const BlockRange needed = layout_.Needed(group, chunk.first, chunk.first + chunk.count);
+      for (int64_t block = needed.first; block < needed.last; ++block) {
+        ASSERT_LT(block, std::ssize(table));
+        ASSERT_GE(table[static_cast<size_t>(block)], 0);
+      }
+      continue;
+    }
     for (int64_t position = chunk.first; position < chunk.first + chunk.count; ++position) {
       const int64_t place = kind.kind == KvGroupKind::kFull ? position - dropped : position;
       const uint64_t prompt_phase = position < sequence.spec.n_prompt ? 1 : 0;
