@@ -393,7 +393,7 @@ void Decision::Admit() {
       continue;
     }
     while (!AdmitOne(sequence, peek)) {
-      // The next in the order must not starve behind one that is smaller, unless nothing runs.
+      // Nobody overtakes one that does not fit; only where nothing runs idle ones make room for it.
       if (decode_tokens_ + prefill_tokens_ > 0 || !MakeRoomAmongIdle()) return;
     }
   }

@@ -150,6 +150,28 @@ TEST_F(SchedulerTest, ASharedPrefixIsComputedOnce) {
   EXPECT_EQ(scheduler_->Get(8).cached_tokens, kShared);
 }
 
+TEST_F(SchedulerTest, StreamsOfOnePrefixLieSideBySide) {
+  std::vector<SequenceId> ids;
+  for (const int32_t text : {0, 500, 0, 500, 0}) {
+    SequenceSpec spec = Spec(16, 20, text);
+    spec.tokens.push_back(1000 * static_cast<int32_t>(ids.size() + 1));
+    ++spec.n_prompt;
+    ids.push_back(*scheduler_->Add(spec));
+  }
+  Step();
+  Step();
+  for (const SequenceId id : ids) {
+    ASSERT_EQ(scheduler_->Get(id).to_compute(), 0);
+    scheduler_->Append(id, 7);
+  }
+  std::vector<SequenceId> order;
+  for (const Chunk& chunk : Step().chunks) order.push_back(chunk.id);
+  const std::vector<SequenceId> zero = {ids[0], ids[2], ids[4]};
+  const auto found = std::search(order.begin(), order.end(), zero.begin(), zero.end());
+  ASSERT_NE(found, order.end());
+  EXPECT_TRUE(found == order.begin() || found == order.begin() + 2);
+}
+
 TEST_F(SchedulerTest, PreemptedTokensAreRecomputedInTheirPhases) {
   Make({.max_step_tokens = 64}, 6);
   const SequenceId first = *scheduler_->Add(Spec(8, 8, 0));
