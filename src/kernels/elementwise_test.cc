@@ -318,12 +318,21 @@ TEST(Fixtures, SoftmaxWithMasksEqualsThem) {
     step.sequence = sequence.data();
     step.block_tables = &block;
     step.block_table_stride = 1;
-    auto* kv = reinterpret_cast<std::byte*>(identity.data());
+    // Keys and values are the same matrix: values begin where keys do.
+    KvView kv;
+    kv.pages = {.data = reinterpret_cast<std::byte*>(identity.data()),
+                .page_bytes = keys * keys * static_cast<int64_t>(sizeof(float)),
+                .k_type = KvType::kF32,
+                .v_type = KvType::kF32};
+    kv.n_heads = 1;
+    kv.k_dim = keys;
+    kv.v_dim = keys;
+    kv.block_size = keys;
     for (const std::string& isa : AllIsas()) {
       for (int32_t h = 0; h < heads; ++h) {
         const float* q = scores.data() + h * queries * keys;
         std::vector<float> y(static_cast<size_t>(queries * keys), NAN);
-        AttentionArgs args{{kv, kv, DType::kF32, DType::kF32, 1, keys, keys, keys}, q, y.data(), 1};
+        AttentionArgs args{.kv = kv, .q = q, .y = y.data(), .n_heads = 1};
         args.window = c["window"].is_null() ? 0 : c["window"].get<int32_t>();
         args.softcap = c.contains("softcap") ? c["softcap"].get<float>() : 0;
         args.scale = 1.0f;
