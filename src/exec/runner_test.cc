@@ -351,12 +351,10 @@ TEST_P(CacheTypes, GiveTheSameBitsForAnyChunkingAndThreadCount) {
   for (const KvType type : AllKvTypes()) {
     StartRunner(2, true, type);
     const std::vector<float> whole = LastLogits(ids, ids.size());
-    for (const int n_threads : {1, 3}) {
+    for (const auto& [n_threads, chunk] : {std::pair<int, size_t>{1, 1}, {3, 50}}) {
       StartRunner(n_threads, true, type);
-      for (const size_t chunk : {size_t{1}, size_t{50}}) {
-        EXPECT_EQ(LastLogits(ids, chunk), whole)
-            << Name(type) << ", " << n_threads << " threads, chunks of " << chunk;
-      }
+      EXPECT_EQ(LastLogits(ids, chunk), whole)
+          << Name(type) << ", " << n_threads << " threads, chunks of " << chunk;
     }
   }
 }
