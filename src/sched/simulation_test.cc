@@ -23,10 +23,10 @@
 namespace lucid {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr int kDefaultSeeds = 60;
-#else
+#ifdef NDEBUG
 constexpr int kDefaultSeeds = 1000;
+#else
+constexpr int kDefaultSeeds = 200;  // unoptimised
 #endif
 
 int SeedCount() {
