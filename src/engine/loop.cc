@@ -337,7 +337,10 @@ bool EngineLoop::Step(Observer* observer) {
     scheduler_.Apply(plan);
     NotePreempted(plan);
     Pack(plan);
-    if (plan.chunks.empty()) EndStalled(plan);
+    if (plan.chunks.empty()) {
+      scheduler_.Commit(plan, 0);
+      EndStalled(plan);
+    }
   }
   if (!plan.chunks.empty()) {
     const Clock::time_point run = Clock::now();
