@@ -62,7 +62,9 @@ class Scripted(ChatCase):
         self.assertGreaterEqual(int(cached[2]), 17)
         self.assertRegex(out, r"conversation  2 turns, \d+ tokens")
         self.assertRegex(out, r"context +\d+ of 256 tokens used, \d+ left")
-        self.assertRegex(out, r"KV cache +[\d.]+ MiB for the conversation, [\d.]+ MiB")
+        self.assertRegex(out, r"KV cache +[\d.]+ KiB for the conversation, [\d.]+ KiB for a full context")
+        self.assertRegex(out, r"of [\d.]+ [KM]iB: 0 B held, [1-9][\d.]* KiB kept for reuse, [\d.]+ [KM]iB free")
+        self.assertRegex(out, r"prefixes +1 of 2 prompts found, \d+ tokens")
         self.assertRegex(out, r"at [\d.]+ tok/s.*at [\d.]+ tok/s")
         self.assertRegex(out, r"in total +2 replies")
 
@@ -156,8 +158,20 @@ class Scripted(ChatCase):
         _, err = self.say(PROMPT, sampling=["-c", "24", "--temp", "0"])
         self.assertIn("the context is full", err)
 
+    def test_the_cache_is_used_as_flags_say(self):
+        def cached(*flags):
+            out, _ = self.say(PROMPT, " The end", "/stats", flags=flags)
+            return int(re.search(r"last reply +prompt \d+ tokens \((\d+) cached\)", out)[1])
+        self.assertGreaterEqual(cached(), 28)
+        self.assertEqual(cached("--no-prefix-cache"), 0)
+        self.assertIn(cached("--strict"), range(16, 18))  # not what was generated
+        self.fails(2, *self.args, "--strict", "--no-prefix-cache")
+        _, err = self.say(PROMPT, flags=["--kv-policy", "window_sink", "--kv-budget", "128", "--kv-audit", "--stats", "-n", "200",
+                                         "--logit-bias", "1-inf"])
+        self.assertRegex(err, r"evicted \d+ tokens with [\d.]+ % of the attention \| audit of 200 tokens: KL mean [\d.]+")
+
     def test_stats_line_on_request(self):
-        line = r"prompt 17 tokens .*tok/s \| reply 12 tokens .*tok/s \| stop: length \| seed \d+\n"
+        line = r"prompt 17 tokens .*tok/s \| reply 12 tokens .*tok/s \| stop: length \| seed \d+ \| cache [\d.]+ KiB\n"
         self.assertRegex(self.say(PROMPT, flags=["--stats"])[1], line)
         self.assertRegex(self.say("/set stats on", PROMPT, "/set stats off", "more")[1], rf"\A{line}\Z")
 
@@ -222,7 +236,52 @@ class Files(ChatCase):
         out, err = self.say("/load " + str(path), " The end", "/set top_p", "/system")
         self.assertEqual(err, "")
         self.assertEqual(out.splitlines()[1:], [last, "top_p = 0.8", 'system = "Hello."'])
-        self.assertEqual([p.name for p in self.path.glob("chat.json*")], ["chat.json"])  # no temporary file is left
+        # No temporary file is left.
+        self.assertEqual({p.name for p in self.path.glob("chat.json*")}, {"chat.json", "chat.json.kv"})
+
+    def test_the_cache_comes_back_with_the_conversation(self):
+        path, kv = self.path / "kept.json", self.path / "kept.json.kv"
+        out, _ = self.say(PROMPT, f"/save {path}", " The end")
+        saved = re.search(r"Saved the conversation \(2 messages\) to .*kept.json, the cache of (\d+) tokens to .*kept.json.kv\.", out)
+        self.assertGreaterEqual(int(saved[1]), 17)
+        last = out.splitlines()[-1]
+
+        def cached(*flags):
+            """What /load says of the cache, the reply after it, and how much of its prompt was found."""
+            out, err = self.say(f"/load {path}", " The end", "/stats", flags=flags)
+            self.assertEqual(err, "")
+            self.assertIn("Loaded a conversation (2 messages)", out.splitlines()[0])
+            note = "\n".join(line for line in out.splitlines() if "cache" in line and "KV cache" not in line and "last reply" not in line
+                             and "in total" not in line)
+            return note, out, int(re.search(r"last reply +prompt \d+ tokens \((\d+) cached\)", out)[1])
+
+        note, out, found = cached()
+        self.assertIn(f"the cache of {saved[1]} tokens", note)
+        self.assertGreaterEqual(found, int(saved[1]) - 1)
+        self.assertIn(last, out.splitlines())
+        for flags in (["--kv", "int8"], ["--kv-block-size", "16"]):  # another cache
+            note, out, found = cached(*flags)
+            self.assertRegex(note, r"The saved cache is not used: [^\n]+\.\Z")
+            self.assertEqual(found, 0)
+        good = kv.read_bytes()
+        for bad in (good[:-7], good[:40] + bytes([good[40] ^ 1]) + good[41:], good[:-9] + b"x" + good[-8:], b"", b"notes"):
+            kv.write_bytes(bad)
+            note, out, found = cached()
+            self.assertRegex(note, r"The saved cache is not used: [^\n]+\.\Z")
+            self.assertEqual(found, 0)
+            self.assertIn(last, out.splitlines())
+        kv.unlink()
+        self.assertEqual(cached()[0], "")
+
+    def test_a_conversation_without_a_cache_leaves_no_file_of_an_earlier_one(self):
+        path = self.path / "stale.json"
+        self.say(PROMPT, f"/save {path}")
+        self.assertTrue((self.path / "stale.json.kv").exists())
+        out, _ = self.say(PROMPT, "/clear", f"/save {path}")
+        self.assertIn(f"Saved the conversation (0 messages) to {path}.", out)
+        self.assertFalse((self.path / "stale.json.kv").exists())
+        self.say(PROMPT, f"/save {path}", flags=["--no-prefix-cache"])
+        self.assertFalse((self.path / "stale.json.kv").exists())
 
     def test_an_array_of_messages_is_loaded_too(self):
         path = self.path / "array.json"
@@ -371,7 +430,7 @@ class OnATerminal(ChatCase):
     def test_figures_after_a_reply_on_request(self):
         terminal = self.chat("--stats")
         terminal.line(PROMPT)
-        terminal.expect(r"prompt 17 tokens .* \| reply 12 tokens .* \| stop: length \| seed \d+\n> ")
+        terminal.expect(r"prompt 17 tokens .* \| reply 12 tokens .* \| stop: length \| seed \d+ \| cache [\d.]+ KiB\n> ")
         self.assertEqual(terminal.leave(), 0)
 
     def test_a_command_typed_during_a_reply_is_obeyed_after_it(self):

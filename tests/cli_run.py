@@ -224,6 +224,85 @@ class Probabilities(Case):
         self.assertNotEqual(other["tokens"][0]["id"], first)
 
 
+class SeveralReplies(Case):
+    def test_each_draws_from_a_stream_of_its_own(self):
+        args = [*RAW, "-p", PROMPT, "-n", 20, "--temp", 1.5, "--seed", 7]
+        got = self.ok(*args, "-N", 4, "--json").json()
+        texts = [reply["text"] for reply in got["replies"]]
+        self.assertEqual([reply["index"] for reply in got["replies"]], [0, 1, 2, 3])
+        self.assertGreater(len(set(texts)), 1)
+        self.assertEqual(texts[0], self.ok(*args, "--json").json()["text"])
+        self.assertEqual([r["text"] for r in self.ok(*args, "-N", 4, "-np", 2, "--json").json()["replies"]], texts)
+        self.assertEqual(self.ok(*args, "-N", 4).out,
+                         "\n".join(f"--- reply {i + 1} ---\n{text}\n" for i, text in enumerate(texts)))
+
+    def test_beams_come_best_first(self):
+        args = [*RAW, "-p", PROMPT, "-n", 12, "--beams", 4]
+        got = self.ok(*args, "-N", 3, "--json").json()
+        scores = [reply["score"] for reply in got["replies"]]
+        self.assertEqual(len(scores), 3)
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertEqual(got["sampler"], "beams")
+        out = self.ok(*args).out
+        self.assertEqual(out, f"--- reply 1, score {scores[0]:.4f} ---\n{got['replies'][0]['text']}\n")
+        longer = self.ok(*args, "--length-penalty", 0, "--json").json()["replies"][0]
+        self.assertLess(longer["score"], scores[0])  # a sum, not a mean
+
+    def test_what_does_not_go_together(self):
+        self.fails(2, *RAW, "-p", PROMPT, "--length-penalty", 1)
+        self.assertIn("beam width", self.fails(1, *RAW, "-p", PROMPT, "--beams", 2, "-N", 3))
+        self.assertIn("beam", self.fails(1, *RAW, "-p", PROMPT, "--beams", 2, "--stop", "x"))
+        self.assertIn("reply", self.fails(1, *RAW, "-p", PROMPT, "-N", 2, "--kv-policy", "h2o", "--kv-budget", 128))
+
+
+class Cache(Case):
+    def run_json(self, *flags):
+        return self.ok(*GREEDY, "-p", PROMPT, "-n", 200, "--ignore-eos", "--json", *flags).json()
+
+    def test_types_take_the_bytes_they_say(self):
+        def bytes_of(*flags):
+            return self.run_json(*flags)["kv"]["bytes"]
+        half = bytes_of()
+        self.assertEqual(bytes_of("--kv", "f32"), 2 * half)
+        self.assertEqual(bytes_of("--kv", "bf16"), half)
+        self.assertEqual(bytes_of("--kv", "f32", "-ctv", "f16"), half * 3 // 2)
+        self.assertEqual(bytes_of("-ctk", "f32", "--kv", "f16"), half * 3 // 2)
+        sizes = [bytes_of("--kv", kv) for kv in ("f16", "int8", "fp8", "int4", "int2")]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+
+    def test_a_bounded_cache_reports_what_it_dropped(self):
+        full = self.run_json()
+        self.assertEqual((full["kv"]["evicted_tokens"], full["kv"]["attention_dropped"]), (0, 0))
+        self.assertNotIn("audit", full["kv"])
+        for policy in ("window_sink", "h2o"):
+            kv = self.run_json("--kv-policy", policy, "--kv-budget", 128)["kv"]
+            self.assertGreater(kv["evicted_tokens"], 0)
+            self.assertTrue(0 < kv["attention_dropped"] < 1)
+            self.assertLess(kv["bytes"], full["kv"]["bytes"])
+        # A budget beyond the length changes nothing, and the audit says so.
+        for policy in ("window_sink", "h2o", "snapkv"):
+            got = self.run_json("--kv-policy", policy, "--kv-budget", 256, "--kv-audit")
+            self.assertEqual(got["text"], full["text"])
+            self.assertEqual(got["kv"]["audit"], {"positions": 200, "mean_kl": 0, "max_kl": 0, "same_top1": 200})
+
+    def test_sizes_are_understood(self):
+        text = self.ok(*GREEDY, "-p", PROMPT, "-n", 8).out
+        for size in ("200K", "200KiB", "0.2M", "200000", "200000B", "200kB", "1.5GB"):
+            self.assertEqual(self.ok(*GREEDY, "-p", PROMPT, "-n", 8, "--kv-memory", size).out, text)
+        for size in ("", "much", "2X", "-1G", "1..5G", "2GG", "1e3", "2 G", "nan", "inf"):
+            self.assertIn("--kv-memory", self.fails(2, *GREEDY, "-p", PROMPT, "--kv-memory", size))
+        self.assertRegex(self.fails(1, *GREEDY, "-p", PROMPT, "--kv-memory", "1K"), r"\d.*\d")
+
+    def test_settings_that_make_no_sense(self):
+        for flags, named in ((["--kv-budget", 64], "budget"), (["--kv-audit"], "policy"), (["--kv-policy", "h2o"], "budget"),
+                             (["--kv-policy", "h2o", "--kv-budget", 3], "3"), (["--kv", "kivi2", "-ctv", "f16"], "kivi2"),
+                             (["--preemption", "swap"], "--swap-space")):
+            with self.subTest(flags):
+                self.assertIn(named, self.fails(1, *GREEDY, "-p", PROMPT, "-n", 4, *flags))
+        for flags in (["--kv", "f8"], ["--kv-policy", "lru"], ["--kv-block-size", 0], ["--max-queue", 3], ["--strict"], ["-N", 0]):
+            self.fails(2, *GREEDY, "-p", PROMPT, *flags)
+
+
 class Complaints(Case):
     def test_wrong_command_lines(self):
         for flags in (["--no-such-flag"], ["-n", "many"], ["-n", -2], ["-t", -1], ["--temp", "warm"], ["--seed", 1 << 63],
@@ -254,7 +333,7 @@ class Complaints(Case):
 
 
 class Figures(Case):
-    LINE = r"prompt 17 tokens [\d.]+ tok/s \| reply 5 tokens [\d.]+ tok/s \| stop: length \| seed 3"
+    LINE = r"prompt 17 tokens [\d.]+ tok/s \| reply 5 tokens [\d.]+ tok/s \| stop: length \| seed 3 \| cache [\d.]+ KiB"
 
     def test_quiet_when_piped_unless_asked(self):
         args = [*GREEDY, "-p", PROMPT, "-n", 5, "--seed", 3]

@@ -112,8 +112,10 @@ class ChatLoop {
 
 Status Chat(const ChatFlags& flags) {
   LUCID_RETURN_IF_ERROR(CheckSettings(flags.settings));
+  EngineFlags engine_flags = flags.engine;
+  engine_flags.parallel = flags.cache.audit ? 2 : 1;  // the full cache beside the bounded one
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         LoadEngine(flags.model, flags.engine));
+                         LoadEngine(flags.model, engine_flags));
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   std::optional<ChatTemplate> own;
   LUCID_ASSIGN_OR_RETURN(const ChatTemplate* chat_template,

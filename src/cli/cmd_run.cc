@@ -265,7 +265,8 @@ Status Run(const RunFlags& flags, CommandContext& context) {
       SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
   EngineFlags engine_flags = flags.engine;
   if (flags.parallel_option->count() == 0) {
-    engine_flags.parallel = std::max(flags.n_replies, flags.beams);
+    // An audit runs the full cache beside the bounded one.
+    engine_flags.parallel = std::max({flags.n_replies, flags.beams, flags.cache.audit ? 2 : 1});
   }
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          LoadEngine(flags.model, engine_flags));

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""lucid batch, end to end, on a small trained model: formats, error rows, order, resuming after a kill, what rows share."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import e2e
+from e2e import LUCID, STORIES, Case, Terminal, run
+
+BOS = "<|bos|>"
+PROMPT = BOS + "Once upon a time there was a little cat named Mia."
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ tail | default('') }}"
+
+
+def comparable(row):
+    """A row without what differs from run to run: names, times, what the cache happened to hold."""
+    row = json.loads(json.dumps(row))
+    del row["id"], row["response"]["request_id"]
+    body = row["response"]["body"]
+    for name in ("id", "created", "timings"):
+        body.pop(name, None)
+    if "usage" in body:
+        del body["usage"]["prompt_tokens_details"]
+    return row
+
+
+class BatchCase(Case):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="lucid-batch-")
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        self.input, self.output = self.path / "in.jsonl", self.path / "out.jsonl"
+        (self.path / "template.jinja").write_text(TEMPLATE)
+
+    def args(self, *flags):
+        return ["batch", self.input, "-m", STORIES, "-o", self.output, "--temp", 0, "--seed", 5, *flags]
+
+    def write(self, *rows):
+        lines = [row if isinstance(row, (str, bytes)) else json.dumps(row) for row in rows]
+        self.input.write_bytes(b"".join((l if isinstance(l, bytes) else l.encode()) + b"\n" for l in lines))
+
+    def rows(self):
+        return [json.loads(line) for line in self.output.read_text(encoding="utf-8").splitlines()]
+
+    def batch(self, *rows, flags=()):
+        """Answers these rows; returns the output's."""
+        self.write(*rows)
+        ran = self.ok(*self.args("--overwrite", *flags))
+        self.assertEqual(ran.out, "")
+        return self.rows()
+
+    def body(self, row, *flags):
+        [answer] = self.batch(row, flags=flags)
+        self.assertEqual(answer["response"]["status_code"], 200, answer)
+        self.assertIsNone(answer["error"])
+        return answer["response"]["body"]
+
+    def refused(self, row, *flags):
+        [answer] = self.batch(row, flags=flags)
+        self.assertEqual(answer["response"]["status_code"], 400, answer)
+        self.assertEqual(answer["response"]["body"], {"error": answer["error"]})
+        self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+        self.assertEqual(answer["error"]["type"], "invalid_request_error")
+        return answer["error"]
+
+
+class Formats(BatchCase):
+    def continuation(self, text, *flags):
+        return self.ok("run", "-m", STORIES, "--raw", "--temp", 0, "-n", 12, "-p", text, "--json", *flags).json()
+
+    def test_plain_and_openai_rows_say_what_run_says(self):
+        wanted = self.continuation(PROMPT)
+        plain = {"custom_id": "plain", "prompt": PROMPT, "max_tokens": 12}
+        body = {"model": "some-name", "prompt": wanted["prompt_ids"], "max_tokens": 12}
+        openai = {"custom_id": "openai", "method": "POST", "url": "/v1/completions", "body": body}
+        for row, answer in zip((plain, openai), self.batch(plain, openai)):
+            self.assertEqual(answer["custom_id"], row["custom_id"])
+            self.assertEqual(set(answer), {"id", "custom_id", "response", "error"})
+            body = answer["response"]["body"]
+            self.assertEqual(body["object"], "text_completion")
+            self.assertEqual(body["choices"][0]["text"], wanted["text"])
+            self.assertEqual(body["choices"][0]["finish_reason"], "length")
+            self.assertEqual(body["usage"]["prompt_tokens"], 17)
+            self.assertEqual(body["usage"]["completion_tokens"], 12)
+            self.assertEqual(body["usage"]["total_tokens"], 29)
+            self.assertGreater(body["choices"][0]["kv"]["bytes"], 0)
+        self.assertEqual([r["response"]["body"]["model"] for r in self.rows()], [str(STORIES), "some-name"])
+
+    def test_chat_rows_use_the_template(self):
+        wanted = self.continuation(PROMPT)
+        flags = ("--chat-template", self.path / "template.jinja")
+        messages = [{"role": "user", "content": PROMPT[len(BOS):]}]
+        row = {"custom_id": "a", "messages": messages, "max_completion_tokens": 12, "logprobs": True, "top_logprobs": 2}
+        body = self.body(row, *flags)
+        self.assertEqual(body["object"], "chat.completion")
+        self.assertEqual(body["choices"][0]["message"], {"role": "assistant", "content": wanted["text"]})
+        content = body["choices"][0]["logprobs"]["content"]
+        self.assertEqual(len(content), 12)
+        self.assertEqual("".join(t["token"] for t in content), wanted["text"])
+        self.assertEqual(bytes(content[0]["bytes"]).decode(), content[0]["token"])
+        self.assertEqual([len(t["top_logprobs"]) for t in content], [2] * 12)
+        longer = self.body({"messages": messages, "max_tokens": 1, "chat_template_kwargs": {"tail": " The end"}}, *flags)
+        self.assertGreater(longer["usage"]["prompt_tokens"], body["usage"]["prompt_tokens"])
+        self.assertIn("--chat-template", self.batch(row)[0]["error"]["message"])
+        self.assertEqual(self.rows()[0]["response"]["status_code"], 404)
+
+    def test_every_parameter_of_the_sampler_arrives(self):
+        args = ["run", "-m", STORIES, "--raw", "-p", PROMPT, "-n", 30, "--seed", 7, "--json"]
+        wanted = self.ok(*args, "--temp", 1.2, "--top-k", 20, "--top-p", 0.9, "--min-p", 0.01, "--typical", 0.95,
+                         "--repeat-penalty", 1.1, "--frequency-penalty", 0.1, "--presence-penalty", 0.2,
+                         "--logit-bias", "20+1", "--stop", "friend", "--ignore-eos").json()
+        body = self.body({"prompt": PROMPT, "max_tokens": 30, "seed": 7, "temperature": 1.2, "top_k": 20, "top_p": 0.9,
+                          "min_p": 0.01, "typical_p": 0.95, "repetition_penalty": 1.1, "frequency_penalty": 0.1,
+                          "presence_penalty": 0.2, "logit_bias": {"20": 1}, "stop": "friend", "ignore_eos": True,
+                          "user": "me", "priority": 3, "stream": False, "logprobs": None})
+        self.assertEqual(body["choices"][0]["text"], wanted["text"])
+        self.assertEqual(body["choices"][0]["stop_cause"], wanted["stop_cause"])
+        self.assertEqual(body["seed"], 7)
+
+    def test_several_replies_and_beams(self):
+        body = self.body({"prompt": PROMPT, "max_tokens": 20, "n": 3, "temperature": 1.5, "seed": 1})
+        self.assertEqual([c["index"] for c in body["choices"]], [0, 1, 2])
+        self.assertGreater(len({c["text"] for c in body["choices"]}), 1)
+        self.assertEqual(body["usage"]["completion_tokens"], 60)
+        run_replies = self.ok("run", "-m", STORIES, "--raw", "-p", PROMPT, "-n", 20, "-N", 3, "--temp", 1.5, "--seed", 1,
+                              "--json").json()["replies"]
+        self.assertEqual([c["text"] for c in body["choices"]], [r["text"] for r in run_replies])
+        body = self.body({"prompt": PROMPT, "max_tokens": 12, "n": 3, "use_beam_search": True, "length_penalty": 0.5})
+        scores = [c["score"] for c in body["choices"]]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+
+    def test_log_probabilities_of_completions(self):
+        choice = self.body({"prompt": PROMPT, "max_tokens": 5, "logprobs": 3})["choices"][0]
+        table = choice["logprobs"]
+        self.assertEqual("".join(table["tokens"]), choice["text"])
+        self.assertEqual(table["text_offset"], [len("".join(table["tokens"][:i])) for i in range(5)])
+        for token, value, top in zip(table["tokens"], table["token_logprobs"], table["top_logprobs"]):
+            self.assertEqual(len(top), 3)
+            self.assertEqual(top[token], value)
+
+    def test_a_bounded_cache_reports_its_bill(self):
+        choice = self.body({"prompt": PROMPT, "max_tokens": 200, "ignore_eos": True, "kv_policy": "h2o", "kv_budget": 128,
+                            "kv_audit": True})["choices"][0]
+        self.assertGreater(choice["kv"]["evicted_tokens"], 0)
+        self.assertTrue(0 < choice["kv"]["attention_dropped"] < 1)
+        self.assertEqual(choice["kv"]["audit"]["positions"], 200)
+
+    def test_blank_lines_and_a_last_line_without_its_end(self):
+        row = json.dumps({"prompt": PROMPT, "max_tokens": 2})
+        self.input.write_text(f"\n{row}\n  \n\r\n{row}")
+        self.ok(*self.args())
+        self.assertEqual([r["line"] for r in self.rows()], [2, 5])
+        self.input.write_text("")
+        self.ok(*self.args("--overwrite"))
+        self.assertEqual(self.rows(), [])
+
+
+class Refusals(BatchCase):
+    def test_members_that_are_unknown_or_wrong(self):
+        for member, value, code in (
+                ("colour", "red", "unknown_parameter"), ("tools", [], "unknown_parameter"), ("messages", [], None),
+                ("stream", True, "unsupported_parameter"), ("temperature", "warm", "invalid_type"), ("temperature", -1, None),
+                ("top_p", 2, None), ("top_k", 1.5, "invalid_type"), ("n", 0, "invalid_type"), ("n", 1000, None),
+                ("max_tokens", -1, "invalid_type"), ("stop", [1], "invalid_type"), ("stop", [""], None),
+                ("logit_bias", {"x": 1}, None), ("logit_bias", {"1": "a"}, None), ("logit_bias", {"512": 1}, None),
+                ("seed", 1.5, "invalid_type"), ("model", 7, "invalid_type"), ("ignore_eos", 1, "invalid_type"),
+                ("kv_policy", "lru", "invalid_type"), ("kv_budget", 64, None), ("kv_audit", True, None),
+                ("priority", "high", "invalid_type"), ("user", 5, "invalid_type"), ("length_penalty", 2, None),
+                ("prompt", [], "invalid_type"), ("prompt", ["a", "b"], "invalid_type"), ("prompt", [512], None),
+                ("prompt", None, "missing_required_parameter"), ("top_logprobs", 2, "unknown_parameter"),
+                ("max_completion_tokens", 3, None), ("chat_template_kwargs", {}, "unknown_parameter")):
+            with self.subTest(member=member, value=value):
+                error = self.refused({"prompt": PROMPT, "max_tokens": 4, member: value})
+                if code is not None:
+                    self.assertEqual((error["code"], error["param"]), (code, member))
+                self.assertNotIn("\n", error["message"])
+
+    def test_beams_go_with_nothing_that_draws(self):
+        row = {"prompt": PROMPT, "max_tokens": 4, "use_beam_search": True, "n": 2}
+        self.assertEqual(self.refused({**row, "top_p": 0.5})["param"], "top_p")
+        self.body({**row, "temperature": 0})
+
+    def test_rows_that_are_none(self):
+        for line, said in (("{", "line 1 is not valid JSON"), ("[1]", "not a JSON object"), ("{}", "neither"),
+                           (b"\xff\xfe", "line 1 is not valid JSON"), ("[" * 100_000, "nested deeper"),
+                           ({"prompt": "a", "messages": []}, "both"), ({"custom_id": 7, "prompt": "a"}, "custom_id"),
+                           ({"method": "GET", "url": "/v1/completions", "body": {}}, "method"),
+                           ({"method": "POST", "url": "/v1/embeddings", "body": {}}, "url"),
+                           ({"method": "POST", "url": "/v1/completions", "body": []}, "body"),
+                           ({"method": "POST", "url": "/v1/completions", "body": {}, "x": 1}, '"x"')):
+            with self.subTest(line):
+                self.assertIn(said, self.refused(line)["message"])
+                self.assertIsNone(self.rows()[0]["custom_id"])
+                self.assertEqual(self.rows()[0]["line"], 1)
+
+    def test_a_bad_row_touches_no_other(self):
+        good = {"custom_id": "good", "prompt": PROMPT, "max_tokens": 3}
+        rows = self.batch({"custom_id": "bad", "prompt": PROMPT, "x": 1}, "?", good)
+        self.assertEqual([r["custom_id"] for r in rows], ["bad", None, "good"])
+        self.assertEqual([r["response"]["status_code"] for r in rows], [400, 400, 200])
+
+    def test_what_does_not_fit(self):
+        error = self.refused({"prompt": PROMPT, "max_tokens": 4}, "-c", 8)
+        self.assertEqual(error["code"], "context_length_exceeded")
+        self.assertRegex(error["message"], r"\b17 tokens\b.*\b8\b")
+        [row] = self.batch({"prompt": PROMPT, "max_tokens": 200}, flags=["--kv-memory", "64K", "-np", 1])
+        self.assertEqual(row["response"]["status_code"], 503)
+        self.assertEqual(row["error"]["type"], "server_error")
+        self.assertRegex(row["error"]["message"], r"\d.*\d")
+
+    def test_files_and_flags_are_refused_in_one_sentence(self):
+        self.assertIn("/no/such/file", self.fails(1, "batch", "/no/such/file", "-m", STORIES, "-o", self.output))
+        self.write({"prompt": PROMPT})
+        self.assertIn("/no/such", self.fails(1, "batch", self.input, "-m", STORIES, "-o", "/no/such/folder/out"))
+        self.assertIn("regular", self.fails(1, "batch", self.path, "-m", STORIES, "-o", self.output))
+        self.assertIn("no-such-model", self.fails(1, "batch", self.input, "-m", "no-such-model", "-o", self.output))
+        self.assertIn("top_p", self.fails(1, *self.args("--top-p", 2)))
+        self.fails(2, "batch", self.input, "-m", STORIES)
+        self.fails(2, "batch", "-m", STORIES, "-o", self.output)
+        for flags in (["--kv-memory", "much"], ["--kv-memory", "2X"], ["--kv-memory", "-1G"], ["--kv", "f8"], ["-np", 0],
+                      ["--preemption", "kill"], ["--kv-policy", "lru"], ["--kv-block-size", 0], ["--max-queue", 0],
+                      ["--itl-target-ms", -1], ["--strict", "--no-prefix-cache"], ["--swap-space", "4096T"]):
+            with self.subTest(flags):
+                self.fails(2, *self.args(*flags))
+        self.assertIn("--swap-space", self.fails(1, *self.args("--preemption", "swap")))
+        self.assertRegex(self.fails(1, *self.args("--kv-memory", "1000T")), r"\d+ bytes.*\d+ bytes")
+
+    def test_two_rows_of_one_name(self):
+        row = {"custom_id": "twin", "prompt": PROMPT, "max_tokens": 1}
+        self.write(row, {"custom_id": "other", "prompt": "x"}, row)
+        self.assertIn("lines 1 and 3", self.fails(1, *self.args()))
+        self.assertFalse(self.output.exists())
+
+
+class Going(BatchCase):
+    def rows_in(self, n):
+        return [{"custom_id": f"row-{i}", "prompt": f"{BOS}Once upon a time there were {i} cats.", "max_tokens": 3 + 7 * i % 23,
+                 "ignore_eos": True, "temperature": 1, **({} if i % 3 else {"seed": i})} for i in range(n)]
+
+    def test_rows_come_in_order_or_as_they_end(self):
+        rows = [{"custom_id": "long", "prompt": PROMPT, "max_tokens": 150, "ignore_eos": True}] + [
+            {"custom_id": str(i), "prompt": PROMPT, "max_tokens": 1 + i % 2} for i in range(20)]
+        names = [row["custom_id"] for row in rows]
+        in_order = self.batch(*rows)
+        self.assertEqual([r["custom_id"] for r in in_order], names)
+        as_finished = self.batch(*rows, flags=["--as-finished"])
+        self.assertNotEqual([r["custom_id"] for r in as_finished], names)
+        self.assertEqual(as_finished[-1]["custom_id"], "long")
+        self.assertEqual({r["custom_id"]: comparable(r) for r in as_finished},
+                         {r["custom_id"]: comparable(r) for r in in_order})
+
+    def test_what_runs_beside_a_row_does_not_change_it(self):
+        rows = self.rows_in(30)
+        together = self.batch(*rows)
+        self.assertEqual(list(map(comparable, self.batch(*rows, flags=["-np", 1]))),
+                         list(map(comparable, together)))
+        chunked = self.batch(*rows, flags=["--chunk", 3, "--max-queue", 1, "--kv-memory", "300K"])
+        self.assertEqual([r["response"]["body"]["choices"][0]["text"] for r in chunked],
+                         [r["response"]["body"]["choices"][0]["text"] for r in together])
+
+    def test_a_shared_prefix_is_computed_once(self):
+        shared = BOS + "Once upon a time there was a little cat named Mia. One sunny day, Mia went to the park. " * 3
+        rows = [{"custom_id": str(i), "prompt": f"{shared}{i}", "max_tokens": 2} for i in range(12)]
+        # One at a time, so that the first has finished when the others come.
+        usages = [r["response"]["body"]["usage"] for r in self.batch(*rows, flags=["-np", 1])]
+        for usage in usages[1:]:
+            self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"] - 4)
+        none = self.batch(*rows, flags=["-np", 1, "--no-prefix-cache"])
+        self.assertEqual({r["response"]["body"]["usage"]["prompt_tokens_details"]["cached_tokens"] for r in none}, {0})
+
+    def start(self, *flags):
+        return subprocess.Popen([LUCID, *map(str, self.args(*flags))], stderr=subprocess.PIPE)
+
+    def wait_for_a_line(self, process, more_than):
+        deadline = time.monotonic() + e2e.TIMEOUT_S
+        while process.poll() is None and time.monotonic() < deadline:
+            if self.output.exists() and self.output.read_bytes().count(b"\n") > more_than:
+                return
+            time.sleep(0.002)
+
+    def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(self):
+        rows = self.rows_in(60)
+        rows[7] = "not a row"
+        whole = self.batch(*rows)
+        for flags in ([], ["--as-finished"]):
+            with self.subTest(flags):
+                self.output.unlink()
+                kills = 0
+                while True:
+                    lines = self.output.read_bytes().count(b"\n") if self.output.exists() else 0
+                    with self.start("-np", 4, *flags) as process:
+                        self.wait_for_a_line(process, lines + 5)
+                        process.kill()
+                        process.communicate()
+                    if process.returncode == 0:
+                        break
+                    self.assertEqual(process.returncode, -signal.SIGKILL)
+                    kills += 1
+                    if kills == 2:  # a line torn by a crash of the machine
+                        with self.output.open("ab") as file:
+                            file.write(b'{"id": "batch_req_1", "custom_id": "row-5')
+                self.assertGreater(kills, 2)
+                got = self.rows()
+                key = lambda r: (r["custom_id"] or "", r.get("line", 0))
+                self.assertEqual(len({key(r) for r in got}), len(rows))
+                if flags:
+                    got.sort(key=lambda r: [key(w) for w in whole].index(key(r)))
+                self.assertEqual(list(map(comparable, got)), list(map(comparable, whole)))
+                before = self.output.read_bytes()
+                self.assertIn("done before", self.ok(*self.args(*flags)).err)  # nothing is left to do
+                self.assertEqual(self.output.read_bytes(), before)
+
+    def test_ctrl_c_writes_what_is_finished_and_the_order_is_mended(self):
+        rows = [{"custom_id": "endless", "prompt": PROMPT, "max_tokens": 230, "ignore_eos": True}] + [
+            {"custom_id": str(i), "prompt": PROMPT, "max_tokens": 1} for i in range(8)]
+        whole = self.batch(*rows)
+        # A long row at the head holds back the others in the order of the input; Ctrl-C writes them.
+        for delay in (0.3, 0.2, 0.1, 0.05, 0.02):
+            self.output.unlink(missing_ok=True)
+            with self.start() as process:
+                time.sleep(delay)
+                process.send_signal(signal.SIGINT)
+                err = process.communicate()[1].decode()
+            if process.returncode == 130 and self.output.read_bytes():
+                break
+        else:
+            self.skipTest("no interruption came while the first row was being answered")
+        self.assertIn("interrupted", err)
+        self.assertNotEqual(self.rows()[0]["custom_id"], "endless")
+        self.ok(*self.args())
+        self.assertEqual(list(map(comparable, self.rows())), list(map(comparable, whole)))
+
+    def test_an_output_of_other_rows_is_left_alone(self):
+        self.batch({"custom_id": "a", "prompt": PROMPT, "max_tokens": 1})
+        before = self.output.read_bytes()
+        self.write({"custom_id": "b", "prompt": PROMPT, "max_tokens": 1})
+        self.assertIn("--overwrite", self.fails(1, *self.args()))
+        self.output.write_bytes(before + before)
+        self.write({"custom_id": "a", "prompt": PROMPT, "max_tokens": 1})
+        self.assertIn("second time", self.fails(1, *self.args()))
+        self.output.write_text("notes of mine\n")
+        self.assertIn("line 1 of", self.fails(1, *self.args()))
+        self.assertEqual(self.output.read_text(), "notes of mine\n")
+
+    def test_a_full_disk_is_an_error(self):
+        self.write({"prompt": PROMPT, "max_tokens": 1})
+        self.assertIn("regular", self.fails(1, "batch", self.input, "-m", STORIES, "-o", "/dev/full"))
+
+    def test_progress_on_a_terminal(self):
+        self.write(*self.rows_in(40))
+        with Terminal(*self.args("-np", 1)) as terminal:
+            terminal.expect(r"\] \d+/40 lines  prompt \d+ tok/s  reply \d+ tok/s  [-\d:]+ left")
+            terminal.expect(r"40 lines answered in [\d.]+ s")
+            self.assertEqual(terminal.end(), 0)
+        self.assertRegex(run(*self.args()).err, r"\A0 lines answered, 40 done before in [\d.]+ s\n\Z")
+
+
+if __name__ == "__main__":
+    e2e.main()

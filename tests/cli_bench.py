@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""lucid bench, end to end: the shape of its three formats, its lists, its complaints."""
+import csv
+import io
+
+import e2e
+from e2e import STORIES, Case
+
+FIELDS = {"build_commit", "build_version", "cpu_info", "isa", "model_filename", "model_type", "model_size", "model_n_params",
+          "n_batch", "n_threads", "type_k", "type_v", "kv_block_size", "n_prompt", "n_gen", "n_depth", "n_seqs", "test_time",
+          "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "median_ts", "samples_ns", "samples_ts"}
+BENCH = ["bench", "-m", STORIES, "-t", 1, "-r", 3]
+
+
+class Bench(Case):
+    def test_json(self):
+        rows = self.ok(*BENCH, "-p", 48, "-n", 8, "-d", "0,40", "--batch", "1,3", "--kv", "f16,int8", "-o", "json").json()
+        self.assertEqual([(r["type_k"], r["n_depth"], r["n_seqs"], r["n_prompt"], r["n_gen"]) for r in rows],
+                         [(kv, d, b, p, n) for kv in ("f16", "int8") for d in (0, 40) for b in (1, 3)
+                          for p, n in ((48, 0), (0, 8))])
+        for row in rows:
+            self.assertEqual(set(row), FIELDS)
+            self.assertEqual((row["n_threads"], row["n_batch"], row["type_v"]), (1, 512, row["type_k"]))
+            self.assertRegex(row["test_time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            self.assertEqual(len(row["samples_ns"]), 3)
+            tokens = (row["n_prompt"] + row["n_gen"]) * row["n_seqs"]
+            for ns, rate in zip(row["samples_ns"], row["samples_ts"]):
+                self.assertAlmostEqual(rate, tokens / ns * 1e9, delta=rate * 1e-3)
+            self.assertAlmostEqual(row["avg_ts"], sum(row["samples_ts"]) / 3, delta=row["avg_ts"] * 1e-6)
+            self.assertEqual(row["median_ts"], sorted(row["samples_ts"])[1])
+            self.assertEqual(row["model_n_params"], 541728)
+
+    def test_csv(self):
+        out = self.ok(*BENCH, "-p", "16,32", "-n", 0, "-b", "8,64", "-o", "csv").out
+        rows = list(csv.DictReader(io.StringIO(out)))
+        self.assertEqual([(r["n_batch"], r["n_prompt"]) for r in rows], [("8", "16"), ("8", "32"), ("64", "16"), ("64", "32")])
+        self.assertEqual(set(rows[0]), FIELDS - {"samples_ns", "samples_ts"})
+
+    def test_table(self):
+        lines = self.ok(*BENCH, "-p", 16, "-n", 4, "-d", 8).out.splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(len({line.count("|") for line in lines}), 1)
+        self.assertRegex(lines[2], r"\| llama .*\| pp16 @ d8 \| [\d.]+ ± [\d.]+ \| [\d.]+ \|")
+        self.assertIn("| tg4 @ d8 |", lines[3])
+
+    def test_complaints(self):
+        for flags in (["-o", "xml"], ["--kv", "f16,f8"], ["-p", "many"], ["--batch", 0], ["-r", 0], ["-t", -1]):
+            with self.subTest(flags):
+                self.fails(2, *BENCH, *flags)
+        self.assertIn("no-such-model", self.fails(1, "bench", "-m", "no-such-model"))
+        self.assertRegex(self.fails(1, *BENCH, "-p", 32, "-n", 0, "-d", 200, "--batch", 8, "--kv-memory", "256K"), r"\d.*\d")
+
+
+if __name__ == "__main__":
+    e2e.main()
