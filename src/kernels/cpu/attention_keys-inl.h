@@ -195,6 +195,7 @@ inline void LoadChunk(const CacheArrays& c, const KeySource& source, int64_t kv_
     const HeadRows next = HeadIn(c, source, Least(block + 1, last / block_size), kv_head);
     float* k_rows = s.k + p % kChunk * s.k_pad;
     if (now.keys.row_bytes == 0) {
+      if (at == 0) Prefetch(next.k, next.keys.head_bytes);
       LoadKiviKeys(now.k, at, at + n, now.keys.dim, k_rows, s.k_pad);
     } else {
       LoadRows(now.keys, now.k, next.k, at, n, k_rows, s.k_pad);

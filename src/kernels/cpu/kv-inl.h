@@ -86,15 +86,19 @@ inline void DecodeInt2Row(const uint8_t* src, float* dst, int64_t dim) {
   if (i < dim) DecodeShortGroup<2>(src, dst + i, dim - i);
 }
 
+inline void Prefetch(const uint8_t* p, int64_t bytes) {
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(p + i);
+}
+
 // Rows [begin, begin + n) of one head's, at `src`, to rows of dst, ldd floats apart, each zero
 // padded to a multiple of kLanes. The same rows at `ahead` will be wanted next.
 template <void (*kDecode)(const uint8_t*, float*, int64_t)>
 inline void LoadRowsWith(const KvArray& a, const uint8_t* src, const uint8_t* ahead, int64_t begin,
                          int64_t n, float* dst, int64_t ldd) {
-  constexpr int64_t kLine = 64;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t offset = (begin + i) * a.row_bytes;
-    for (int64_t j = 0; j < a.row_bytes; j += kLine) __builtin_prefetch(ahead + offset + j);
+    Prefetch(ahead + offset, a.row_bytes);
     kDecode(src + offset, dst + i * ldd, a.dim);
   }
 }
