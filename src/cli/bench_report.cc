@@ -11,7 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "build_commit.h"
+#include "cli/build_commit.h"
 #include "cli/engine_flags.h"
 #include "engine/version.h"
 

@@ -14,10 +14,9 @@ int main(int argc, char** argv) {
   request.prompt = (*engine)->tokenizer().value()->Encode(argv[2]);
   request.sampling.temperature = 0;
   request.max_tokens = 16;
-  (*engine)->Submit(std::move(request)).value();
-  while ((*engine)->busy()) {
-    const auto outputs = (*engine)->Step();
-    for (const lucid::TokenOutput& out : outputs.value()) std::cout << out.text << std::flush;
+  lucid::Stream stream = (*engine)->Submit(std::move(request)).value();
+  while (const std::optional<lucid::TokenOutput> out = stream.Next()) {
+    std::cout << out->text << std::flush;
   }
   std::cout << "\n";
 }
