@@ -149,6 +149,16 @@ class Formats(BatchCase):
         self.assertTrue(0 < choice["kv"]["attention_dropped"] < 1)
         self.assertEqual(choice["kv"]["audit"]["positions"], 200)
 
+    def test_an_audit_pairs_the_right_rows_whatever_runs_beside_it(self):
+        # With a budget beyond the length the two caches hold the same, so any difference is a mistake of the pairing.
+        text = "Once upon a time there was a little cat named Mia. "
+        rows = [{"custom_id": str(i), "prompt": BOS + text * (1 + i % 3), "max_tokens": 20, "ignore_eos": True,
+                 "kv_policy": "window_sink", "kv_budget": 256, "kv_audit": True} for i in range(9)]
+        for flags in ([], ["-np", 1], ["-np", 3], ["-np", 4, "--chunk", 7, "--strict"], ["-np", 4, "--kv-memory", "120K"]):
+            with self.subTest(flags):
+                audits = [r["response"]["body"]["choices"][0]["kv"]["audit"] for r in self.batch(*rows, flags=flags)]
+                self.assertEqual(audits, [{"positions": 20, "mean_kl": 0, "max_kl": 0, "same_top1": 20}] * 9)
+
     def test_blank_lines_and_a_last_line_without_its_end(self):
         row = json.dumps({"prompt": PROMPT, "max_tokens": 2})
         self.input.write_text(f"\n{row}\n  \n\r\n{row}")

@@ -156,12 +156,15 @@ Status EngineLoop::AddSequences(ActiveRequest& request) {
   }
   LUCID_ASSIGN_OR_RETURN(reply->sequence, scheduler_.Add(SpecOf(request, reply->evictor.get())));
   if (request.auditor != nullptr) {
-    Result<SequenceId> shadow = scheduler_.Add(SpecOf(request, nullptr));
+    SequenceSpec spec = SpecOf(request, nullptr);
+    spec.share = false;  // a row that the cache had would be one that is not audited
+    Result<SequenceId> shadow = scheduler_.Add(std::move(spec));
     if (!shadow) {
       scheduler_.Remove(reply->sequence);
       return tl::unexpected<Error>(shadow.error());
     }
     request.shadow = *shadow;
+    request.next_audit = std::ssize(request.prompt()) - 1;
     roles_[request.shadow] = {&request, nullptr};
   }
   roles_[reply->sequence] = {&request, reply.get()};
@@ -307,12 +310,15 @@ void EngineLoop::AddChunk(Chunk& chunk) {
     const int64_t position = chunk.first + i;
     const bool newest = position == sequence.length() - 1;
     const bool logits = !newest && wants_logits(position);
+    // The shadow may lag: the reply has its token, so this row is not of the newest.
+    const bool audited = role.reply == nullptr && position == request.next_audit;
+    const bool output = role.reply == nullptr ? audited : newest || logits;
     if (logits && logit_rows_ == kLogitRows) {
       chunk.count = i;
       break;
     }
     if (logits) ++logit_rows_;
-    if (newest || logits) {
+    if (output) {
       rows_.push_back({.request = &request,
                        .reply = role.reply,
                        .sequence = chunk.id,
@@ -321,8 +327,11 @@ void EngineLoop::AddChunk(Chunk& chunk) {
                        .newest = newest});
     }
     const Phase phase = position < sequence.spec.n_prompt ? Phase::kPrompt : Phase::kGenerated;
-    batch_.AddToken(sequence.tokens[static_cast<size_t>(position)], position, phase,
-                    newest || logits);
+    batch_.AddToken(sequence.tokens[static_cast<size_t>(position)], position, phase, output);
+    if (audited) {  // one row of a sequence in a step
+      chunk.count = i + 1;
+      break;
+    }
   }
 }
 

@@ -38,10 +38,14 @@ void EngineLoop::PickTokens() {
   picks_.clear();
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
-    if (!row.newest) continue;
     ActiveRequest& request = *row.request;
+    if (row.reply == nullptr) {
+      Audit(row);
+      continue;
+    }
+    if (!row.newest) continue;
     if (request.auditor != nullptr) Audit(row);
-    if (row.reply == nullptr || row.reply->done) continue;
+    if (row.reply->done) continue;
     if (request.beam) {
       row.reply->candidates = RawLogprobs(LogitsOf(row), 0, 2 * request.beam->width()).top;
       scheduler_.SetBlocked(row.sequence, true);
@@ -174,6 +178,7 @@ void EngineLoop::Audit(const Row& row) {
     if (!both) scheduler_.SetBlocked(reply.sequence, true);
     return;
   }
+  request.next_audit = row.position + 1;
   if (!auditor.AddFull(logits)) return;  // it has no further token until the reply has one
   if (reply.done) {
     if (reply.last_output != nullptr) {

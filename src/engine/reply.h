@@ -59,6 +59,7 @@ struct ActiveRequest {
   std::optional<BeamSearch> beam;
   std::unique_ptr<KvAuditor> auditor;  // with a shadow sequence on the full cache
   SequenceId shadow = 0;
+  int64_t next_audit = 0;  // position whose row of the full cache is wanted next
   bool ended = false;
 
   bool wants_prompt_logits() const { return request.on_logits && request.logits_from >= 0; }
