@@ -82,6 +82,25 @@ LUCID_FLOAT_INLINE float F8E4M3ToF32(uint8_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 127 - 7) << 23) | (mantissa << 20));
 }
 
+// To the nearest, ties to even; beyond 448, the largest number, saturating.
+LUCID_FLOAT_INLINE uint8_t F32ToF8E4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 24) & 0x80u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t code = 0;
+  if (magnitude > 0x7f800000u) {  // NaN
+    code = 0x7fu;
+  } else if (magnitude >= 0x43e00000u) {  // 448
+    code = 0x7eu;
+  } else if (magnitude >= 0x3c800000u) {  // 2^-6: normal
+    const uint32_t rebiased = magnitude - (uint32_t{127 - 7} << 23);
+    code = (rebiased + 0x7ffffu + ((rebiased >> 20) & 1u)) >> 20;
+  } else {  // multiples of 2^-9; adding 2^14 rounds to them, in the low bits of the sum
+    code = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 0xfu;
+  }
+  return static_cast<uint8_t>(sign | code);
+}
+
 }  // namespace lucid
 
 #undef LUCID_FLOAT_INLINE

@@ -107,5 +107,34 @@ TEST(Float16, F8HasItsValues) {
   EXPECT_TRUE(std::isnan(F8E5M2ToF32(0x7d)));
 }
 
+TEST(Float8, EveryE4M3CodeIsItsOwnNearest) {
+  for (int code = 0; code < 256; ++code) {
+    const float value = F8E4M3ToF32(static_cast<uint8_t>(code));
+    EXPECT_EQ(F32ToF8E4M3(value), code) << value;
+    EXPECT_EQ(std::isnan(value), (code & 0x7f) == 0x7f);
+  }
+}
+
+TEST(Float8, E4M3RoundsToNearestTiesToEvenAndSaturates) {
+  const auto round = [](float x) { return F8E4M3ToF32(F32ToF8E4M3(x)); };
+  EXPECT_EQ(round(1.0625f), 1.0f);   // between 1 (even) and 1.125
+  EXPECT_EQ(round(1.1875f), 1.25f);  // between 1.125 and 1.25 (even)
+  EXPECT_EQ(round(440.0f), 448.0f);
+  EXPECT_EQ(round(1e30f), 448.0f);
+  EXPECT_EQ(round(-INFINITY), -448.0f);
+  EXPECT_EQ(round(0x1p-10f), 0.0f);      // a tie to zero
+  EXPECT_EQ(round(0x1.8p-9f), 0x1p-8f);  // a tie between one and two units
+  EXPECT_EQ(round(0x1.fp-7f), 0x1p-6f);  // denormal to the least normal number
+  EXPECT_TRUE(std::isnan(round(NAN)));
+  // Between all neighbours: the nearer one.
+  for (uint8_t code = 0; code < 0x7e; ++code) {
+    const float low = F8E4M3ToF32(code);
+    const float high = F8E4M3ToF32(static_cast<uint8_t>(code + 1));
+    EXPECT_EQ(round(low + (high - low) * 0.49f), low);
+    EXPECT_EQ(round(low + (high - low) * 0.51f), high);
+    EXPECT_EQ(round((low + high) * 0.5f), code % 2 == 0 ? low : high);
+  }
+}
+
 }  // namespace
 }  // namespace lucid

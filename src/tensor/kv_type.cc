@@ -73,31 +73,17 @@ float Inverse(float scale) {
   return scale > 0 ? 1.0f / scale : 0.0f;
 }
 
-uint8_t F32ToE4M3(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  uint32_t code = 0;
-  if (magnitude > 0x7f800000u) {  // NaN
-    code = 0x7fu;
-  } else if (magnitude >= 0x43e00000u) {  // 448, the largest, and beyond
-    code = 0x7eu;
-  } else if (magnitude >= 0x3c800000u) {  // 2^-6: normal
-    const uint32_t rebiased = magnitude - (uint32_t{127 - 7} << 23);
-    code = (rebiased + 0x7ffffu + ((rebiased >> 20) & 1u)) >> 20;
-  } else {  // multiples of 2^-9; 8 of them are the least normal number, whose code is 8
-    code = static_cast<uint32_t>(Code(std::fabs(value) * 512.0f, 0.0f, 8.0f));
-  }
-  return static_cast<uint8_t>(sign | code);
-}
-
-void EncodeInt8(const float* src, std::byte* dst, int64_t dim) {
+float LargestMagnitude(const float* src, int64_t n) {
   float most = 0;
-  for (int64_t i = 0; i < dim; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const float a = std::fabs(src[i]);
     most = a > most ? a : most;
   }
-  const uint16_t half = HalfNotBelow(most / 127.0f);
+  return most;
+}
+
+void EncodeInt8(const float* src, std::byte* dst, int64_t dim) {
+  const uint16_t half = HalfNotBelow(LargestMagnitude(src, dim) / 127.0f);
   const float inverse = Inverse(F16ToF32(half));
   for (int64_t i = 0; i < dim; ++i) {
     dst[i] = static_cast<std::byte>(Code(src[i] * inverse, -127.0f, 127.0f));
@@ -110,6 +96,51 @@ void DecodeInt8(const std::byte* src, float* dst, int64_t dim) {
   for (int64_t i = 0; i < dim; ++i) {
     dst[i] = scale * static_cast<float>(static_cast<int8_t>(src[i]));
   }
+}
+
+// |x| <= 448 rounded to the nearest E4M3 number, without the detour over its code.
+inline float RoundedE4M3(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const uint32_t normal = (bits + 0x7ffffu + ((bits >> 20) & 1u)) & 0xfff00000u;
+  constexpr float kMagic = 12582912.0f * 0x1p-9f;  // the unit in the last place is 2^-9
+  const float denormal = (x + kMagic) - kMagic;
+  return std::fabs(x) >= 0x1p-6f ? std::bit_cast<float>(normal) : denormal;
+}
+
+// The step of a float depends on where in its power of two it lies, so the scale decides how well
+// the large values of a row are met: of several between largest / 448 and twice that, the one with
+// the least squared error.
+void EncodeFp8(const float* src, std::byte* dst, int64_t dim) {
+  constexpr int kScales = 8;
+  constexpr float kSteps[kScales] = {1.0f,        1.09050773f, 1.18920711f, 1.29683955f,
+                                     1.41421356f, 1.54221083f, 1.68179283f, 1.83400809f};
+  const float least = LargestMagnitude(src, dim) / 448.0f;
+  uint16_t best = HalfNotBelow(least);
+  float best_error = INFINITY;
+  for (const float step : kSteps) {
+    const uint16_t half = HalfNotBelow(least * step);
+    const float scale = F16ToF32(half);
+    const float inverse = Inverse(scale);
+    float error = 0;
+    for (int64_t i = 0; i < dim; ++i) {
+      const float difference = RoundedE4M3(src[i] * inverse) * scale - src[i];
+      error += difference * difference;
+    }
+    if (error < best_error) {
+      best_error = error;
+      best = half;
+    }
+  }
+  const float inverse = Inverse(F16ToF32(best));
+  for (int64_t i = 0; i < dim; ++i) {
+    dst[i] = static_cast<std::byte>(F32ToF8E4M3(src[i] * inverse));
+  }
+  Put(dst + dim, best);
+}
+
+void DecodeFp8(const std::byte* src, float* dst, int64_t dim) {
+  const float scale = GetHalf(src + dim);
+  for (int64_t i = 0; i < dim; ++i) dst[i] = scale * F8E4M3ToF32(static_cast<uint8_t>(src[i]));
 }
 
 // Scale and minimum of values that codes 0 .. levels shall span.
@@ -210,9 +241,8 @@ int64_t KvRowBytes(KvType type, int64_t dim) {
     case KvType::kBF16:
       return 2 * dim;
     case KvType::kInt8:
-      return dim > 0 ? dim + kScaleBytes : 0;
     case KvType::kFp8:
-      return dim;
+      return dim > 0 ? dim + kScaleBytes : 0;
     case KvType::kInt4:
       return GroupsBytes(dim, 4);
     case KvType::kInt2:
@@ -242,7 +272,7 @@ void EncodeKvRow(KvType type, const float* src, std::byte* dst, int64_t dim) {
       if (dim > 0) EncodeInt8(src, dst, dim);
       return;
     case KvType::kFp8:
-      for (int64_t i = 0; i < dim; ++i) dst[i] = static_cast<std::byte>(F32ToE4M3(src[i]));
+      if (dim > 0) EncodeFp8(src, dst, dim);
       return;
     case KvType::kInt4:
       return EncodeGroups<4>(src, dst, dim);
@@ -271,7 +301,7 @@ void DecodeKvRow(KvType type, const std::byte* src, float* dst, int64_t dim) {
       if (dim > 0) DecodeInt8(src, dst, dim);
       return;
     case KvType::kFp8:
-      for (int64_t i = 0; i < dim; ++i) dst[i] = F8E4M3ToF32(static_cast<uint8_t>(src[i]));
+      if (dim > 0) DecodeFp8(src, dst, dim);
       return;
     case KvType::kInt4:
       return DecodeGroups<4>(src, dst, dim);

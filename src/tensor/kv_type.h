@@ -19,11 +19,12 @@ enum class KvType : int8_t {
   kF16,
   kBF16,
   kInt8,  // row: dim int8, then one float16 scale (largest magnitude / 127, rounded up)
-  kFp8,   // row: dim E4M3 (OCP 8-bit floating point, no infinities, saturating at 448)
+  kFp8,   // row: dim E4M3 (OCP 8-bit floating point, no infinities), then one float16 scale, chosen
+          // for the least squared error
   kInt4,  // row: groups of 32 values: float16 scale and minimum, then 4-bit codes in b bytes, byte
           // i those of values i and i + b
-  kInt2,   // the same with 2-bit codes, byte i those of values i, i + b, i + 2b and i + 3b (what
-           // kivi2 is compared with)
+  kInt2,  // the same with 2-bit codes, byte i those of values i, i + b, i + 2b and i + 3b (what
+          // kivi2 is compared with)
   kKivi2,  // KIVI (Liu et al. 2024, arXiv 2402.02750): keys 2 bit per channel over a block, values
            // 2 bit per position (as kInt2), the newest kKiviResidual positions in float16
 };

@@ -38,8 +38,10 @@ inline void DecodeInt8Row(const uint8_t* src, float* dst, int64_t dim) {
 }
 
 inline void DecodeFp8Row(const uint8_t* src, float* dst, int64_t dim) {
+  const F scale = SetHalf(src + dim);
   DecodeBytes(
-      src, dst, dim, [](const uint8_t* p) __attribute__((always_inline)) { return LoadE4M3(p); });
+      src, dst,
+      dim, [&](const uint8_t* p) __attribute__((always_inline)) { return scale * LoadE4M3(p); });
 }
 
 // The last, shorter group of a row: n values of kBits bits, then zeros up to a multiple of kLanes.
