@@ -182,7 +182,7 @@ class Refusals(BatchCase):
                 ("priority", "high", "invalid_type"), ("user", 5, "invalid_type"), ("length_penalty", 2, None),
                 ("prompt", [], "invalid_type"), ("prompt", ["a", "b"], "invalid_type"), ("prompt", [512], None),
                 ("prompt", None, "missing_required_parameter"), ("top_logprobs", 2, "unknown_parameter"),
-                ("max_completion_tokens", 3, None), ("chat_template_kwargs", {}, "unknown_parameter")):
+                ("max_completion_tokens", 3, None), ("temperature", 1e300, "invalid_type"), ("logit_bias", {"5": -1e300}, None), ("chat_template_kwargs", {}, "unknown_parameter")):
             with self.subTest(member=member, value=value):
                 error = self.refused({"prompt": PROMPT, "max_tokens": 4, member: value})
                 if code is not None:
@@ -238,6 +238,21 @@ class Refusals(BatchCase):
                 self.fails(2, *self.args(*flags))
         self.assertIn("--swap-space", self.fails(1, *self.args("--preemption", "swap")))
         self.assertRegex(self.fails(1, *self.args("--kv-memory", "1000T")), r"\d+ bytes.*\d+ bytes")
+
+    def test_the_input_is_not_overwritten(self):
+        self.write({"prompt": PROMPT, "max_tokens": 1})
+        before = self.input.read_bytes()
+        self.assertIn("both", self.fails(1, "batch", self.input, "-m", STORIES, "-o", self.input, "--overwrite"))
+        self.assertEqual(self.input.read_bytes(), before)
+
+    def test_a_second_run_does_not_write_beside_the_first(self):
+        self.write({"prompt": PROMPT, "max_tokens": 1}, *[{"prompt": PROMPT, "max_tokens": 200, "ignore_eos": True}] * 300)
+        with subprocess.Popen([LUCID, *map(str, self.args())], stderr=subprocess.DEVNULL) as first:
+            while not (self.output.exists() and self.output.stat().st_size):
+                self.assertIsNone(first.poll())
+                time.sleep(0.002)
+            self.assertIn("another process", self.fails(1, *self.args()))
+            first.kill()
 
     def test_two_rows_of_one_name(self):
         row = {"custom_id": "twin", "prompt": PROMPT, "max_tokens": 1}

@@ -82,7 +82,7 @@ tl::unexpected<Error> BatchOutput::Failed() const {
 }
 
 Result<BatchOutput> BatchOutput::Open(const std::string& path, bool overwrite,
-                                      const BatchIndex& index) {
+                                      const std::string& input, const BatchIndex& index) {
   BatchOutput output;
   output.path_ = path;
   output.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -91,6 +91,11 @@ Result<BatchOutput> BatchOutput::Open(const std::string& path, bool overwrite,
   if (::fstat(output.fd_, &info) != 0) return output.Failed();
   if (!S_ISREG(info.st_mode)) {
     return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path);
+  }
+  struct stat source {};
+  if (::stat(input.c_str(), &source) == 0 && source.st_dev == info.st_dev &&
+      source.st_ino == info.st_ino) {
+    return Err(ErrorCode::kInvalidArgument, "{} is both the input and the output", path);
   }
   if (::flock(output.fd_, LOCK_EX | LOCK_NB) != 0) {
     return Err(ErrorCode::kInvalidArgument, "another process writes to {}", path);

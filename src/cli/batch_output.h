@@ -17,8 +17,9 @@ class BatchOutput {
  public:
   // Opens or creates the file and reads what is there: complete lines count as done, a last line
   // that was torn is cut off. kInvalidArgument for a line that is no row of this input, a file that
-  // is none, or one that another process writes; kIo. `overwrite` begins anew.
-  static Result<BatchOutput> Open(const std::string& path, bool overwrite, const BatchIndex& index);
+  // is none, is the input or is being written by another process; kIo. `overwrite` begins anew.
+  static Result<BatchOutput> Open(const std::string& path, bool overwrite, const std::string& input,
+                                  const BatchIndex& index);
   BatchOutput(BatchOutput&& other) noexcept;
   BatchOutput& operator=(BatchOutput&& other) noexcept;
   ~BatchOutput();

@@ -53,7 +53,7 @@ Status Run(const BatchFlags& flags, CommandContext& context) {
   LUCID_ASSIGN_OR_RETURN(const BatchIndex index, BatchIndex::Make(flags.input));
   LUCID_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(flags.input));
   LUCID_ASSIGN_OR_RETURN(BatchOutput output,
-                         BatchOutput::Open(flags.output, flags.overwrite, index));
+                         BatchOutput::Open(flags.output, flags.overwrite, flags.input, index));
   const int64_t done_before = output.n_done();
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          LoadEngine(flags.model, flags.engine));

@@ -65,7 +65,10 @@ struct Reader {
   }
   template <typename Real>
   void ReadReal(const Json& value, Real& into) {
-    if (!value.is_number()) return WrongType(value, "a number");
+    if (!value.is_number() ||
+        std::abs(value.get<double>()) > double{std::numeric_limits<Real>::max()}) {
+      return WrongType(value, "a number");
+    }
     into = static_cast<Real>(value.get<double>());
   }
   template <typename Whole>
@@ -112,7 +115,8 @@ void ReadLogitBias(Reader& r, const Json& value) {
     if (problem != std::errc() || end != key.data() + key.size() || id < 0) {
       return r.Fail(fmt::format("logit_bias: {} is not a token id", Shown(Json(key))));
     }
-    if (!bias.is_number()) {
+    if (!bias.is_number() ||
+        std::abs(bias.get<double>()) > double{std::numeric_limits<float>::max()}) {
       return r.Fail(fmt::format("logit_bias of token {} is {}, must be a number", id, Shown(bias)));
     }
     r.sampling().logit_bias[id] = static_cast<float>(bias.get<double>());
