@@ -51,7 +51,7 @@ TEST(KvLayoutTest, BytesOfLlama3) {
 TEST(KvLayoutTest, BytesOfALatentCache) {
   const std::vector<KvSpec> layers = Same(27, {.heads = 1, .k_dim = 576, .v_dim = 0});
   EXPECT_EQ(MakeLayout(layers, OfType(KvType::kBF16)).BytesPerToken(), 27 * 1152);
-  EXPECT_EQ(MakeLayout(layers, OfType(KvType::kInt8)).BytesPerToken(), 27 * 578);
+  EXPECT_EQ(MakeLayout(layers, OfType(KvType::kInt8)).BytesPerToken(), 27 * (576 + 18 * 2));
   const Result<KvLayout> kivi = KvLayout::Make(layers, OfType(KvType::kKivi2));
   ASSERT_FALSE(kivi.has_value());
   EXPECT_THAT(kivi.error().message, HasSubstr("latent"));
@@ -61,10 +61,10 @@ TEST(KvLayoutTest, KeysAndValuesMayHaveDifferentTypes) {
   const KvLayout layout =
       MakeLayout(Same(2, {.heads = 3, .k_dim = 64, .v_dim = 32}),
                  {.k_type = KvType::kInt8, .v_type = KvType::kF32, .block_size = 16});
-  EXPECT_EQ(layout.BytesPerToken(), 2 * 3 * (64 + 2 + 32 * 4));
+  EXPECT_EQ(layout.BytesPerToken(), 2 * 3 * (64 + 2 * 2 + 32 * 4));
   const KvPages pages = layout.Pages(1, false);
-  EXPECT_EQ(pages.page_bytes, 16 * 3 * (64 + 2 + 32 * 4));
-  EXPECT_EQ(pages.v_offset, 16 * 3 * (64 + 2));
+  EXPECT_EQ(pages.page_bytes, 16 * 3 * (64 + 2 * 2 + 32 * 4));
+  EXPECT_EQ(pages.v_offset, 16 * 3 * (64 + 2 * 2));
   EXPECT_EQ(pages.k_type, KvType::kInt8);
   EXPECT_EQ(pages.v_type, KvType::kF32);
 }

@@ -82,18 +82,23 @@ float LargestMagnitude(const float* src, int64_t n) {
   return most;
 }
 
+// Groups of kKvGroup values; the scales follow all codes of the row.
 void EncodeInt8(const float* src, std::byte* dst, int64_t dim) {
-  const uint16_t half = HalfNotBelow(LargestMagnitude(src, dim) / 127.0f);
-  const float inverse = Inverse(F16ToF32(half));
-  for (int64_t i = 0; i < dim; ++i) {
-    dst[i] = static_cast<std::byte>(Code(src[i] * inverse, -127.0f, 127.0f));
+  std::byte* scales = dst + dim;
+  for (int64_t begin = 0; begin < dim; begin += kKvGroup, scales += kScaleBytes) {
+    const int64_t end = std::min(dim, begin + kKvGroup);
+    const uint16_t half = HalfNotBelow(LargestMagnitude(src + begin, end - begin) / 127.0f);
+    const float inverse = Inverse(F16ToF32(half));
+    for (int64_t i = begin; i < end; ++i) {
+      dst[i] = static_cast<std::byte>(Code(src[i] * inverse, -127.0f, 127.0f));
+    }
+    Put(scales, half);
   }
-  Put(dst + dim, half);
 }
 
 void DecodeInt8(const std::byte* src, float* dst, int64_t dim) {
-  const float scale = GetHalf(src + dim);
   for (int64_t i = 0; i < dim; ++i) {
+    const float scale = GetHalf(src + dim + i / kKvGroup * kScaleBytes);
     dst[i] = scale * static_cast<float>(static_cast<int8_t>(src[i]));
   }
 }
@@ -241,6 +246,7 @@ int64_t KvRowBytes(KvType type, int64_t dim) {
     case KvType::kBF16:
       return 2 * dim;
     case KvType::kInt8:
+      return dim + (dim + kKvGroup - 1) / kKvGroup * kScaleBytes;
     case KvType::kFp8:
       return dim > 0 ? dim + kScaleBytes : 0;
     case KvType::kInt4:
@@ -269,8 +275,7 @@ void EncodeKvRow(KvType type, const float* src, std::byte* dst, int64_t dim) {
       for (int64_t i = 0; i < dim; ++i) Put(dst + 2 * i, F32ToBf16(src[i]));
       return;
     case KvType::kInt8:
-      if (dim > 0) EncodeInt8(src, dst, dim);
-      return;
+      return EncodeInt8(src, dst, dim);
     case KvType::kFp8:
       if (dim > 0) EncodeFp8(src, dst, dim);
       return;
@@ -298,8 +303,7 @@ void DecodeKvRow(KvType type, const std::byte* src, float* dst, int64_t dim) {
       }
       return;
     case KvType::kInt8:
-      if (dim > 0) DecodeInt8(src, dst, dim);
-      return;
+      return DecodeInt8(src, dst, dim);
     case KvType::kFp8:
       if (dim > 0) DecodeFp8(src, dst, dim);
       return;

@@ -18,7 +18,8 @@ enum class KvType : int8_t {
   kF32,
   kF16,
   kBF16,
-  kInt8,  // row: dim int8, then one float16 scale (largest magnitude / 127, rounded up)
+  kInt8,  // row: dim int8, then for each group of 32 a float16 scale (largest magnitude / 127,
+          // rounded up)
   kFp8,   // row: dim E4M3 (OCP 8-bit floating point, no infinities), then one float16 scale, chosen
           // for the least squared error
   kInt4,  // row: groups of 32 values: float16 scale and minimum, then 4-bit codes in b bytes, byte
@@ -32,7 +33,7 @@ enum class KvType : int8_t {
 // Positions that kivi2 keeps in full precision, at least: a block is quantised for the queries at
 // positions p with p + 1 - kKiviResidual >= end of the block (the paper's R).
 constexpr int64_t kKiviResidual = 128;
-// Values that share a scale in kInt4 and kInt2 rows; the last group of a row may be shorter.
+// Values that share a scale in kInt8, kInt4 and kInt2 rows; the last group of a row may be shorter.
 constexpr int64_t kKvGroup = 32;
 
 std::string_view Name(KvType type);  // "f32", "f16", "bf16", "int8", "fp8", "int4", "int2", "kivi2"

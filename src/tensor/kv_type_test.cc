@@ -84,14 +84,15 @@ TEST(KvType, BytesCountTheScales) {
   EXPECT_EQ(KvRowBytes(KvType::kF32, 128), 512);
   EXPECT_EQ(KvRowBytes(KvType::kF16, 128), 256);
   EXPECT_EQ(KvRowBytes(KvType::kBF16, 7), 14);
-  EXPECT_EQ(KvRowBytes(KvType::kInt8, 128), 130);
+  EXPECT_EQ(KvRowBytes(KvType::kInt8, 128), 136);
+  EXPECT_EQ(KvRowBytes(KvType::kInt8, 33), 33 + 2 * 2);
   EXPECT_EQ(KvRowBytes(KvType::kFp8, 128), 130);
   EXPECT_EQ(KvRowBytes(KvType::kInt4, 128), 4 * (4 + 16));
   EXPECT_EQ(KvRowBytes(KvType::kInt4, 33), (4 + 16) + (4 + 1));
   EXPECT_EQ(KvRowBytes(KvType::kInt2, 128), 4 * (4 + 8));
   EXPECT_EQ(KvRowBytes(KvType::kInt2, 7), 4 + 2);
   EXPECT_EQ(KvRowBytes(KvType::kKivi2, 128), KvRowBytes(KvType::kInt2, 128));
-  EXPECT_EQ(KvHeadBytes(KvType::kInt8, true, 64, 16), 16 * 66);
+  EXPECT_EQ(KvHeadBytes(KvType::kInt8, true, 64, 16), 16 * 68);
   EXPECT_EQ(KvHeadBytes(KvType::kKivi2, true, 64, 32), 64 * (4 + 8));
   EXPECT_EQ(KvHeadBytes(KvType::kKivi2, false, 64, 32), 32 * 2 * (4 + 8));
   for (const KvType type : AllKvTypes()) EXPECT_EQ(KvRowBytes(type, 0), 0) << Name(type);

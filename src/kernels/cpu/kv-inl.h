@@ -31,10 +31,15 @@ template <typename LoadFn>
 }
 
 inline void DecodeInt8Row(const uint8_t* src, float* dst, int64_t dim) {
-  const F scale = SetHalf(src + dim);
-  DecodeBytes(
-      src, dst,
-      dim, [&](const uint8_t* p) __attribute__((always_inline)) { return scale * LoadI8(p); });
+  const uint8_t* scales = src + dim;
+  for (int64_t i = 0; i < dim; i += kKvGroup, scales += 2) {
+    const F scale = SetHalf(scales);
+    DecodeBytes(
+        src + i, dst + i,
+        Least(kKvGroup, dim - i), [&](const uint8_t* p) __attribute__((always_inline)) {
+          return scale * LoadI8(p);
+        });
+  }
 }
 
 inline void DecodeFp8Row(const uint8_t* src, float* dst, int64_t dim) {
