@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "base/check.h"
@@ -106,7 +107,9 @@ struct Engine::Impl {
   EngineConfig config;
   Model model;
   LoadedTokenizer text;
-  std::optional<ChatTemplate> chat_template;
+  // Parsed when first asked for.
+  std::once_flag parse_template;
+  Result<ChatTemplate> chat_template = Err(ErrorCode::kNotFound, "not parsed yet");
   std::unique_ptr<Runner> runner;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineLoop> loop;
@@ -418,9 +421,9 @@ Result<const ChatTemplate*> Engine::chat_template() const {
                "with 'lucid run --raw'",
                impl_->config.model);
   }
-  if (!impl_->chat_template) {
-    LUCID_ASSIGN_OR_RETURN(impl_->chat_template, ChatTemplate::Parse(impl_->text.chat_template));
-  }
+  std::call_once(impl_->parse_template,
+                 [this] { impl_->chat_template = ChatTemplate::Parse(impl_->text.chat_template); });
+  if (!impl_->chat_template) return tl::unexpected<Error>(impl_->chat_template.error());
   return &*impl_->chat_template;
 }
 

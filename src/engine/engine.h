@@ -59,7 +59,8 @@ class Engine {
   // What happened so far, as of the last step.
   EngineStats Stats() const;
 
-  // Runs the loop on a thread of its own, until Stop().
+  // Runs the loop on a thread of its own, until Stop(). After that streams wait for the next
+  // Start().
   void Start();
   void Stop();
   // One step on the caller's thread. False if there is nothing to do. `observer` may be null.

@@ -341,17 +341,19 @@ bool EngineLoop::Step(Observer* observer) {
   in_step_ = true;
   EndLateRequests();
   StepPlan plan;
-  if (!scheduler_.idle()) {
+  const bool has_sequences = !scheduler_.idle();
+  if (has_sequences) {
     plan = scheduler_.Decide();
     scheduler_.Apply(plan);
     NotePreempted(plan);
     Pack(plan);
     if (plan.chunks.empty()) {
       scheduler_.Commit(plan, 0);
-      EndStalled(plan);
+      EndStalled();
     }
   }
   if (!plan.chunks.empty()) {
+    empty_steps_ = 0;
     const Clock::time_point run = Clock::now();
     parts_.runner->Run(batch_, observer);
     const double run_seconds = SecondsSince(run);
@@ -367,16 +369,19 @@ bool EngineLoop::Step(Observer* observer) {
     totals_.scheduling_seconds += total - run_seconds - sampling_seconds;
   }
   in_step_ = false;
-  const bool worked = !plan.empty() || !ended_.empty();
+  const bool worked = has_sequences || !ended_.empty();
   ForgetEnded();
   PublishStats();
   return worked;
 }
 
-// Nothing can run although there are sequences. The scheduler promises that this does not happen
-// (its simulation checks it); should it, one request pays for it, not the server.
-void EngineLoop::EndStalled(const StepPlan& plan) {
-  if (!plan.preempt.empty() || requests_.empty()) return;
+// Nothing ran although there are sequences. A plan may come to nothing once, when what it counted
+// on was not there after all; the scheduler promises that this does not go on (its simulation
+// checks it). Should it, one request pays for it, not the server.
+void EngineLoop::EndStalled() {
+  constexpr int kPatience = 100;
+  if (++empty_steps_ < kPatience || requests_.empty()) return;
+  empty_steps_ = 0;
   const auto oldest =
       std::min_element(requests_.begin(), requests_.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });

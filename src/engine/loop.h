@@ -104,7 +104,7 @@ class EngineLoop final : public StreamOwner {
   void AddChunk(Chunk& chunk);
   void LimitChunk(const ActiveRequest& request, const Reply& reply);
   void AfterCompute(const StepPlan& plan);
-  void EndStalled(const StepPlan& plan);
+  void EndStalled();
   void PickTokens();
   std::span<const float> LogitsOf(const Row& row) const;
   void PickOne(Pick& pick) const;
@@ -134,6 +134,7 @@ class EngineLoop final : public StreamOwner {
   std::vector<Pick> picks_;
   std::vector<std::span<const int32_t>> tables_;
   std::vector<int32_t> dropped_;
+  int empty_steps_ = 0;                        // in a row
   int64_t logit_rows_ = 0;                     // of this step, for on_logits only
   std::vector<ActiveRequest*> beam_requests_;  // with a new row in this step
   std::vector<RequestId> ended_;               // forgotten at the end of the step
