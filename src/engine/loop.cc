@@ -14,7 +14,9 @@ namespace lucid {
 EngineLoop::EngineLoop(LoopParts parts, const SchedulerOptions& options)
     : parts_(std::move(parts)),
       scheduler_(options, *parts_.cache),
-      batch_(static_cast<int32_t>(parts_.cache->layout().groups().size())) {}
+      batch_(static_cast<int32_t>(parts_.cache->layout().groups().size())) {
+  PublishStats();
+}
 
 EngineLoop::~EngineLoop() {
   Stop();
