@@ -8,7 +8,7 @@ build=(g++ cmake ninja-build ccache pkg-config
   libpcre2-dev libutf8proc-dev liblzma-dev libhwloc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev libxxhash-dev libgtest-dev libgmock-dev
   python3 python3-pip ca-certificates)
-test=(python3-venv clang-14 libclang-rt-14-dev clang-format-14 binutils git)
+test=(libbenchmark-dev python3-venv clang-14 libclang-rt-14-dev clang-format-14 binutils git)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
