@@ -27,7 +27,7 @@ namespace {
 struct Flags {
   std::string model, file;
   int64_t context = 512, chunks = 16, threads = 0;
-  std::vector<int64_t> budgets = {256, 512, 1024};
+  std::vector<int64_t> budgets = {256, 512};
   std::vector<int64_t> lengths = {512, 1024, 2048};
   std::vector<std::string> types;  // beside f32 and f16; empty: all
 };
@@ -273,7 +273,7 @@ void RunNeedle(const Flags& flags) {
   const Tokenizer& tokenizer = *Get(engine->tokenizer());
   const std::vector<TokenId> filler = ReadIds(flags, *engine);
   const std::vector<double> depths = {0.05, 0.25, 0.5, 0.75, 0.95};
-  constexpr int kNumbers = 4;
+  constexpr int kNumbers = 3;
   fmt::print("share of right answers, mean log-probability of the answer; depth of the needle\n");
   fmt::print("| policy | budget | length |");
   for (const double depth : depths) fmt::print(" {:.0f} % |", 100 * depth);

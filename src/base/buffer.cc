@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace lucid {
@@ -16,6 +17,21 @@ Result<Buffer> Buffer::Allocate(size_t bytes) {
   buffer.data_ = static_cast<std::byte*>(map);
   buffer.size_ = bytes;
   return buffer;
+}
+
+Status Buffer::Populate() {
+  if (size_ == 0) return {};
+#ifdef MADV_POPULATE_WRITE  // Linux 5.14
+  if (::madvise(data_, size_, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno != EINVAL) {
+    return Err(ErrorCode::kCapacity, "the machine does not have {} bytes of memory to give", size_);
+  }
+#endif
+  constexpr size_t kPage = 4096;
+  for (size_t at = 0; at < size_; at += kPage) {
+    static_cast<volatile std::byte*>(data_)[at] = std::byte{0};
+  }
+  return {};
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

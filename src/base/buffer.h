@@ -1,4 +1,5 @@
-// Buffer: zeroed memory, aligned to a page, whose pages cost nothing until they are touched.
+// Buffer: zeroed memory, aligned to a page, whose pages cost nothing until they are touched or
+// populated.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,9 @@ class Buffer {
  public:
   // kCapacity naming the size if the system refuses.
   static Result<Buffer> Allocate(size_t bytes);
+
+  // Takes the memory of all pages now. kCapacity if there is not enough.
+  Status Populate();
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept;

@@ -22,8 +22,8 @@ struct EngineConfig {
   KvType cache_type_k = KvType::kF16;
   KvType cache_type_v = KvType::kF16;
   int64_t kv_block_size = 32;  // positions in a block
-  int64_t kv_memory = 0;       // bytes; 0: room for n_parallel + 1 full contexts, at most half of
-                               // the memory that is available
+  int64_t kv_memory = 0;       // bytes, taken at load; 0: room for n_parallel + 1 full contexts, at
+                               // most half of the memory that is available, taken as it is written
   int64_t swap_memory = 0;     // bytes for sequences that are preempted by swapping
   bool prefix_sharing = true;
   bool strict = false;  // a prompt never reuses cache blocks of generated tokens

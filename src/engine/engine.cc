@@ -165,6 +165,8 @@ Status Engine::Impl::StartRunner() {
   LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(model.plan.kv_layers, options.kv));
   LUCID_ASSIGN_OR_RETURN(options.kv_blocks, ChooseBlocks(layout, config, context));
   LUCID_ASSIGN_OR_RETURN(runner, Runner::Create(model, options));
+  // Memory that somebody has set aside is taken at once; else pages come as they are written.
+  if (config.kv_memory > 0) LUCID_RETURN_IF_ERROR(runner->kv().Populate());
   KvCacheOptions cache_options;
   cache_options.n_blocks = options.kv_blocks;
   cache_options.swap_blocks = SwapBlocks(layout, options.kv_blocks, config.swap_memory);
@@ -249,6 +251,22 @@ Status Engine::Impl::CheckPrompt(const Request& request) const {
   return {};
 }
 
+// Numbers that are not what their comments allow.
+Status CheckNumbers(const Request& request) {
+  const auto check = [](int64_t value, const char* what) -> Status {
+    if (value >= -1) return {};
+    return Err(ErrorCode::kInvalidArgument, "{} is {}, must be at least -1", what, value);
+  };
+  LUCID_RETURN_IF_ERROR(check(request.max_tokens, "max_tokens"));
+  LUCID_RETURN_IF_ERROR(check(request.n_logprobs, "the number of log-probabilities"));
+  LUCID_RETURN_IF_ERROR(check(request.logits_from, "the first position of logits"));
+  if (!(request.deadline_seconds >= 0)) {
+    return Err(ErrorCode::kInvalidArgument, "the deadline is {} s, must be 0 or more",
+               request.deadline_seconds);
+  }
+  return {};
+}
+
 Status Engine::Impl::CheckReplies(const Request& request) const {
   if (request.n < 1 || request.n > kMostReplies) {
     return Err(ErrorCode::kInvalidArgument, "n is {}, must be 1 to {}", request.n, kMostReplies);
@@ -261,10 +279,15 @@ Status Engine::Impl::CheckReplies(const Request& request) const {
     return Err(ErrorCode::kInvalidArgument, "logits are given for one reply, without beams");
   }
   if (request.beam.width == 0) return {};
-  if (request.beam.width < request.n || request.beam.width > config.n_parallel) {
+  if (request.beam.width < request.n) {
     return Err(ErrorCode::kInvalidArgument,
-               "the beam width is {}, must be n = {} to {} (--parallel)", request.beam.width,
-               request.n, config.n_parallel);
+               "a beam width of {} cannot give {} replies; it must be at least as many",
+               request.beam.width, request.n);
+  }
+  if (request.beam.width > config.n_parallel) {
+    return Err(ErrorCode::kInvalidArgument,
+               "a beam width of {} needs as many parallel sequences, and the engine runs {}",
+               request.beam.width, config.n_parallel);
   }
   if (!std::isfinite(request.beam.length_penalty) || std::abs(request.beam.length_penalty) > 100) {
     return Err(ErrorCode::kInvalidArgument, "the length penalty is {}, must be -100 to 100",
@@ -301,6 +324,7 @@ Status Engine::Impl::CheckCache(const Request& request) const {
 }
 
 Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
+  LUCID_RETURN_IF_ERROR(CheckNumbers(request));
   LUCID_RETURN_IF_ERROR(CheckPrompt(request));
   LUCID_RETURN_IF_ERROR(CheckReplies(request));
   LUCID_RETURN_IF_ERROR(CheckCache(request));
@@ -312,7 +336,7 @@ Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
   const bool bounded = request.eviction.policy != KvPolicy::kFull && !request.kv_audit;
   const int64_t most = bounded ? context : std::min(context, std::max(capacity, n_prompt + 1));
   const int64_t max_length =
-      request.max_tokens < 0 ? most : std::min(n_prompt + request.max_tokens, context);
+      request.max_tokens < 0 ? most : n_prompt + std::min(request.max_tokens, context - n_prompt);
   auto active = std::make_unique<ActiveRequest>(std::move(sampler));
   active->max_length = max_length;
   if (request.beam.width > 0) {
@@ -325,7 +349,7 @@ Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
   }
   if (request.kv_audit) active->auditor = std::make_unique<KvAuditor>();
   active->id = loop->NewId();
-  active->submitted = Clock::now();
+  active->submitted = active->asked = Clock::now();
   active->request = std::move(request);
   return active;
 }
@@ -366,14 +390,15 @@ bool Engine::busy() const {
 
 Result<int64_t> Engine::SaveCache(const std::string& path, std::span<const TokenId> tokens) {
   std::optional<KvSnapshot> snapshot;
-  impl_->loop->RunAndWait([&] {
+  LUCID_RETURN_IF_ERROR(impl_->loop->RunAndWait([&] {
     KvCache& cache = *impl_->cache;
     const SequenceHandle sequence = cache.Open();
-    const int64_t found = cache.Attach(sequence, tokens, std::ssize(tokens));
+    const int64_t found = cache.Attach(sequence, tokens, std::ssize(tokens), kAllTokens,
+                                       /*counts=*/false);
     snapshot =
         TakeSnapshot(cache, sequence, tokens.first(static_cast<size_t>(found)), impl_->fingerprint);
     cache.Close(sequence);
-  });
+  }));
   LUCID_RETURN_IF_ERROR(WriteSnapshotFile(path, *snapshot));
   return std::ssize(snapshot->tokens);
 }
@@ -381,28 +406,51 @@ Result<int64_t> Engine::SaveCache(const std::string& path, std::span<const Token
 Result<int64_t> Engine::LoadCache(const std::string& path) {
   LUCID_ASSIGN_OR_RETURN(const KvSnapshot snapshot, ReadSnapshotFile(path));
   Status restored;
-  impl_->loop->RunAndWait([&] {
+  LUCID_RETURN_IF_ERROR(impl_->loop->RunAndWait([&] {
     KvCache& cache = *impl_->cache;
     const SequenceHandle sequence = cache.Open();
     restored = RestoreSnapshot(cache, sequence, snapshot, impl_->fingerprint);
     cache.Close(sequence);
-  });
+  }));
   LUCID_RETURN_IF_ERROR(restored);
   return std::ssize(snapshot.tokens);
 }
 
-void Engine::SetHandover(std::shared_ptr<SequenceSender> sender) {
-  impl_->loop->RunAndWait([&] { impl_->loop->SetHandover(std::move(sender)); });
+Status Engine::SetHandover(std::shared_ptr<SequenceSender> sender) {
+  return impl_->loop->RunAndWait([&] { impl_->loop->SetHandover(std::move(sender)); });
+}
+
+Status Engine::CheckAccept(const SequenceHandover& handover) const {
+  if (handover.cache.fingerprint != impl_->fingerprint) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the decode engine has another model, other kernels or another cache type");
+  }
+  if (handover.max_length > impl_->context) {
+    return Err(ErrorCode::kContextLength,
+               "the sequence may come to {} tokens, the decode engine's context holds {}",
+               handover.max_length, impl_->context);
+  }
+  SequenceSpec spec;
+  spec.tokens = handover.request.prompt;
+  spec.n_prompt = std::ssize(spec.tokens);
+  spec.max_length = handover.max_length;
+  return impl_->loop->scheduler().CheckFits(spec);
 }
 
 void Engine::Accept(SequenceHandover handover) {
+  const auto fail = [&handover](const Error& error) {
+    handover.stream->Push({.cause = StopCause::kError, .error = error});
+  };
+  if (const Status can = CheckAccept(handover); !can) return fail(can.error());
   Result<std::unique_ptr<ActiveRequest>> active = impl_->Activate(handover.request);
-  if (!active) {
-    handover.stream->Push({.cause = StopCause::kError, .error = active.error()});
-    return;
-  }
-  (*active)->stats = handover.stats;
-  (*active)->stream = handover.stream;
+  if (!active) return fail(active.error());
+  ActiveRequest& request = **active;
+  request.id = handover.stream->id();
+  request.max_length = handover.max_length;
+  request.asked = Clock::now() - std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(handover.age_seconds));
+  request.stats = handover.stats;
+  request.stream = handover.stream;
   impl_->loop->Accept(*std::move(active), std::move(handover));
 }
 

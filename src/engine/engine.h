@@ -7,9 +7,9 @@
 //   while (const std::optional<TokenOutput> out = stream.Next()) std::cout << out->text <<
 //   std::flush;
 //
-// Start() gives the loop a thread of its own; then Submit, Abort and Stats may be called from any
-// thread. Without it, Step() and Stream::Next() do the work on the caller's thread, and everything
-// must be called from that one. The command line runs models through this header alone.
+// Start() gives the loop a thread of its own; without it, Step() and Stream::Next() do the work on
+// the caller's thread. Submit, Abort, Stats and streams may be used from any thread. The command
+// line runs models through this header alone.
 #pragma once
 
 #include <cstdint>
@@ -54,13 +54,13 @@ class Engine {
   // kInvalidArgument for an empty prompt, an id outside the vocabulary or settings that make no
   // sense.
   Result<Stream> Submit(Request request);
-  // Ends a request within one step, in its prefill too. Unknown ids are ignored.
+  // Ends a request within one step, in its prefill too. Unknown ids are ignored, and so are those
+  // that another engine goes on with (Stream::Abort finds them).
   void Abort(RequestId id);
   // What happened so far, as of the last step.
   EngineStats Stats() const;
 
-  // Runs the loop on a thread of its own, until Stop(). After that streams wait for the next
-  // Start().
+  // Runs the loop on a thread of its own, until Stop(). After that readers of streams step it.
   void Start();
   void Stop();
   // One step on the caller's thread. False if there is nothing to do. `observer` may be null.
@@ -77,8 +77,11 @@ class Engine {
   // Splitting prefill and decode over two engines (DistServe, Zhong et al. 2024): with a sender
   // set, every request leaves this engine with its first token; another engine of the same model
   // goes on with it and feeds the same stream (engine/handover.h).
-  void SetHandover(std::shared_ptr<SequenceSender> sender);
-  // Goes on with another engine's sequence. An error ends its stream.
+  Status SetHandover(std::shared_ptr<SequenceSender> sender);
+  // Whether this engine can bring a sequence to its end: the same model, kernels and cache type,
+  // room in context and cache.
+  Status CheckAccept(const SequenceHandover& handover) const;
+  // Goes on with another engine's sequence, under the id that it has. An error ends its stream.
   void Accept(SequenceHandover handover);
 
   // kNotFound if the model brings no tokenizer (ids still work).

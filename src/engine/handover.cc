@@ -7,10 +7,7 @@
 namespace lucid {
 
 Status InProcessTransport::Send(SequenceHandover& handover) {
-  if (handover.cache.fingerprint != target_.fingerprint()) {
-    return Err(ErrorCode::kInvalidArgument,
-               "the decode engine has another model, other kernels or another cache type");
-  }
+  LUCID_RETURN_IF_ERROR(target_.CheckAccept(handover));
   target_.Accept(std::move(handover));
   return {};
 }

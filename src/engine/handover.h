@@ -23,6 +23,8 @@ struct SequenceHandover {
   Request request;
   std::vector<TokenId> reply;  // so far; already told to the stream
   RequestStats stats;          // so far
+  int64_t max_length = 0;      // of prompt and reply
+  double age_seconds = 0;      // since Submit
   KvSnapshot cache;            // of all tokens but the newest
   std::shared_ptr<StreamChannel> stream;
 };

@@ -21,6 +21,7 @@ EngineLoop::EngineLoop(LoopParts parts, const SchedulerOptions& options)
 EngineLoop::~EngineLoop() {
   Stop();
   TakeTasks();
+  const std::lock_guard lock(step_mutex_);
   for (auto& [id, request] : requests_) {
     EndRequest(*request, StopCause::kAborted, std::nullopt);
     request->stream->Abandon();
@@ -35,18 +36,33 @@ void EngineLoop::Post(std::function<void()> task) {
   wake_.notify_all();
 }
 
-void EngineLoop::RunAndWait(const std::function<void()>& task) {
-  if (!has_worker()) {
-    TakeTasks();
-    task();
-    return;
+RequestId EngineLoop::NewId() {
+  static std::atomic<RequestId> last{0};
+  return ++last;
+}
+
+Status EngineLoop::RunAndWait(const std::function<void()>& task) {
+  if (step_thread_.load() == std::this_thread::get_id()) {
+    return Err(ErrorCode::kInvalidArgument, "the cache cannot be saved or loaded within a step");
   }
-  std::promise<void> done;
-  Post([&] {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> finished = done->get_future();
+  Post([&task, done] {
     task();
-    done.set_value();
+    done->set_value();
   });
-  done.get_future().wait();
+  // The worker may be stopped meanwhile; then nobody else would run the task.
+  constexpr std::chrono::milliseconds kLook{20};
+  do {
+    if (!has_worker()) TakeTasksNow();
+  } while (finished.wait_for(kLook) != std::future_status::ready);
+  return {};
+}
+
+// On the caller's thread, between two steps.
+void EngineLoop::TakeTasksNow() {
+  const std::lock_guard lock(step_mutex_);
+  if (!in_step_) TakeTasks();
 }
 
 void EngineLoop::Submit(std::unique_ptr<ActiveRequest> request) {
@@ -62,7 +78,7 @@ void EngineLoop::AbortRequest(RequestId id) {
     const auto found = requests_.find(id);
     if (found != requests_.end()) EndRequest(*found->second, StopCause::kAborted, std::nullopt);
   });
-  if (!has_worker() && !in_step_) TakeTasks();
+  if (!has_worker()) TakeTasksNow();
 }
 
 void EngineLoop::Start() {
@@ -81,6 +97,8 @@ void EngineLoop::Stop() {
   wake_.notify_all();
   worker_.join();
   running_.store(false);
+  const std::lock_guard lock(step_mutex_);
+  for (const auto& [id, request] : requests_) request->stream->Wake();
 }
 
 void EngineLoop::Work() {
@@ -119,7 +137,7 @@ void EngineLoop::ForgetEnded() {
 void EngineLoop::EndLateRequests() {
   for (const auto& [id, request] : requests_) {
     const double deadline = request->request.deadline_seconds;
-    if (deadline > 0 && SecondsSince(request->submitted) > deadline) {
+    if (deadline > 0 && SecondsSince(request->asked) > deadline) {
       EndRequest(*request, StopCause::kDeadline, std::nullopt);
     }
   }
@@ -338,7 +356,9 @@ void EngineLoop::AddChunk(Chunk& chunk) {
 }
 
 bool EngineLoop::Step(Observer* observer) {
+  const std::lock_guard lock(step_mutex_);
   const Clock::time_point start = Clock::now();
+  step_thread_.store(std::this_thread::get_id());
   TakeTasks();
   in_step_ = true;
   EndLateRequests();
@@ -371,6 +391,7 @@ bool EngineLoop::Step(Observer* observer) {
     totals_.scheduling_seconds += total - run_seconds - sampling_seconds;
   }
   in_step_ = false;
+  step_thread_.store({});
   const bool worked = has_sequences || !ended_.empty();
   ForgetEnded();
   PublishStats();

@@ -1,8 +1,9 @@
 // EngineLoop: the one loop that serves every request. A step takes what came in, lets the scheduler
 // decide, runs the model over the packed batch, and turns rows of logits into tokens.
 //
-// Threads: Post() may be called from anywhere; all else happens in the loop, which is the worker's
-// thread after Start() and the caller's otherwise.
+// Threads: what is declared in the first part of EngineLoop may be called from any thread, except
+// Start and Stop, which belong to one. Everything else happens in a step, and steps exclude each
+// other: they are the worker's after Start(), and the callers' of Step() otherwise.
 #pragma once
 
 #include <atomic>
@@ -44,8 +45,9 @@ class EngineLoop final : public StreamOwner {
 
   // Runs `task` in the loop before its next step.
   void Post(std::function<void()> task);
-  // Post() and wait for it.
-  void RunAndWait(const std::function<void()>& task);
+  // Post() and wait for it. kInvalidArgument from within a step (on_logits), which would wait for
+  // itself.
+  Status RunAndWait(const std::function<void()>& task);
   // A request that was checked. Counts as queued from here on.
   void Submit(std::unique_ptr<ActiveRequest> request);
   // Goes on with another engine's sequence.
@@ -66,7 +68,8 @@ class EngineLoop final : public StreamOwner {
   bool PullStep() override { return Step(nullptr); }
 
   Scheduler& scheduler() { return scheduler_; }
-  RequestId NewId() { return ++last_id_; }
+  // Unlike any other of this process: a request keeps its id when another engine goes on with it.
+  static RequestId NewId();
 
  private:
   // One row of logits of a step and what is to be done with it.
@@ -92,6 +95,7 @@ class EngineLoop final : public StreamOwner {
 
   void Work();
   void TakeTasks();
+  void TakeTasksNow();
   void EndLateRequests();
   void ForgetEnded();
   void Begin(std::unique_ptr<ActiveRequest> request);
@@ -116,6 +120,7 @@ class EngineLoop final : public StreamOwner {
   void TellHypotheses(ActiveRequest& request);
   bool EndsReply(const ActiveRequest& request, TokenId id) const;
   StopCause FindCause(const ActiveRequest& request, const Reply& reply, TokenId id) const;
+  int64_t PreemptionsOf(const ActiveRequest& request, const Reply& reply) const;
   RequestStats StatsOf(const ActiveRequest& request, const Reply& reply) const;
   void EndReply(ActiveRequest& request, Reply& reply, TokenOutput output);
   void EndRequest(ActiveRequest& request, StopCause cause, std::optional<Error> error);
@@ -142,7 +147,10 @@ class EngineLoop final : public StreamOwner {
 
   EngineStats totals_;
   std::atomic<int64_t> active_{0}, queued_{0};
-  std::atomic<RequestId> last_id_{0};
+
+  // Held in a step. Recursive, since on_logits may abort a request.
+  std::recursive_mutex step_mutex_;
+  std::atomic<std::thread::id> step_thread_{};
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;

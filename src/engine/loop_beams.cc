@@ -61,6 +61,7 @@ void EngineLoop::AdvanceBeams(ActiveRequest& request) {
   }
   for (size_t p = 0; p < parents.size(); ++p) {
     if (goes_on[p]) continue;
+    request.beam_preemptions += scheduler_.Get(parents[p]->sequence).preemptions;
     roles_.erase(parents[p]->sequence);
     scheduler_.Remove(parents[p]->sequence);
   }
@@ -90,7 +91,11 @@ void EngineLoop::TellHypotheses(ActiveRequest& request) {
       TokenOutput out{.index = i, .id = h.tokens[t]};
       if (detokenizer && !EndsReply(request, out.id)) out.text = detokenizer->Add(out.id);
       if (detokenizer && last) out.text += detokenizer->Finish();
-      if (request.request.n_logprobs >= 0) out.logprobs = h.logprobs[t];
+      if (request.request.n_logprobs >= 0) {
+        out.logprobs = h.logprobs[t];
+        std::vector<TokenProb>& top = out.logprobs->top;
+        top.resize(std::min(top.size(), static_cast<size_t>(request.request.n_logprobs)));
+      }
       if (last) {
         out.cause = h.ended ? StopCause::kEndOfGeneration : StopCause::kLength;
         out.score = h.score;

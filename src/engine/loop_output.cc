@@ -47,7 +47,8 @@ void EngineLoop::PickTokens() {
     if (request.auditor != nullptr) Audit(row);
     if (row.reply->done) continue;
     if (request.beam) {
-      row.reply->candidates = RawLogprobs(LogitsOf(row), 0, 2 * request.beam->width()).top;
+      const int n_candidates = std::max(2 * request.beam->width(), request.request.n_logprobs);
+      row.reply->candidates = RawLogprobs(LogitsOf(row), 0, n_candidates).top;
       scheduler_.SetBlocked(row.sequence, true);
       beam_requests_.push_back(&request);
       continue;
@@ -190,6 +191,18 @@ void EngineLoop::Audit(const Row& row) {
   }
 }
 
+// Beams: of all of them, those that died too.
+int64_t EngineLoop::PreemptionsOf(const ActiveRequest& request, const Reply& reply) const {
+  const auto of = [this](const Reply& r) {
+    return r.sequence != 0 && roles_.contains(r.sequence) ? scheduler_.Get(r.sequence).preemptions
+                                                          : int64_t{0};
+  };
+  if (!request.beam) return of(reply);
+  int64_t sum = request.beam_preemptions;
+  for (const auto& beam : request.replies) sum += of(*beam);
+  return sum;
+}
+
 RequestStats EngineLoop::StatsOf(const ActiveRequest& request, const Reply& reply) const {
   RequestStats stats = request.stats;
   stats.prompt_tokens = std::ssize(request.prompt());
@@ -205,11 +218,12 @@ RequestStats EngineLoop::StatsOf(const ActiveRequest& request, const Reply& repl
   if (reply.generated > 0) stats.decode_seconds += SecondsSince(reply.first_token);
   if (reply.sequence != 0 && roles_.contains(reply.sequence)) {
     const Sequence& sequence = scheduler_.Get(reply.sequence);
-    stats.preemptions += sequence.preemptions;
-    if (sequence.status == SequenceStatus::kRunning) {
-      stats.kv_bytes = parts_.cache->bytes(sequence.kv);
-    }
+    // What it held, or would hold had it not been preempted just now.
+    stats.kv_bytes = sequence.status == SequenceStatus::kRunning
+                         ? parts_.cache->bytes(sequence.kv)
+                         : parts_.cache->layout().BytesFor(sequence.length());
   }
+  stats.preemptions += PreemptionsOf(request, reply);
   if (reply.evictor != nullptr) stats.eviction = reply.evictor->bill();
   if (request.auditor != nullptr) stats.audit = request.auditor->result();
   return stats;
@@ -290,6 +304,8 @@ void EngineLoop::HandOver(ActiveRequest& request, Reply& reply) {
   const auto reply_begin = sequence.tokens.begin() + std::ssize(request.prompt());
   handover.reply.assign(reply_begin, sequence.tokens.end());
   handover.stats = StatsOf(request, reply);
+  handover.max_length = request.max_length;
+  handover.age_seconds = SecondsSince(request.asked);
   handover.cache =
       TakeSnapshot(*parts_.cache, sequence.kv,
                    std::span(sequence.tokens).first(static_cast<size_t>(sequence.n_computed)),

@@ -52,11 +52,13 @@ struct ActiveRequest {
   SamplerChain sampler;
   int64_t max_length = 0;  // of a sequence: prompt and reply
   Clock::time_point submitted;
+  Clock::time_point asked;  // the same, or when the engine before this one was asked
   std::optional<Clock::time_point> first_step;
   RequestStats stats;       // of the prompt; a handed-over request brings earlier ones
   int64_t next_logits = 0;  // first position whose logits were not reported yet
   std::vector<std::unique_ptr<Reply>> replies;
   std::optional<BeamSearch> beam;
+  int64_t beam_preemptions = 0;        // of beams that did not live on
   std::unique_ptr<KvAuditor> auditor;  // with a shadow sequence on the full cache
   SequenceId shadow = 0;
   int64_t next_audit = 0;  // position whose row of the full cache is wanted next

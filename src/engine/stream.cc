@@ -23,6 +23,12 @@ void StreamChannel::SetOwner(StreamOwner& owner, RequestId id) {
   owner_id_ = id;
 }
 
+void StreamChannel::Wake() {
+  // Between a reader's look at the owner and its wait the lock is held, so the call is not lost.
+  { const std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
 void StreamChannel::Abandon() {
   {
     const std::lock_guard lock(mutex_);
@@ -99,19 +105,19 @@ Stream::~Stream() {
 }
 
 RequestId Stream::id() const {
-  return channel_->id();
+  return channel_ != nullptr ? channel_->id() : 0;
 }
 std::optional<TokenOutput> Stream::Next() {
-  return channel_->Next();
+  return channel_ != nullptr ? channel_->Next() : std::nullopt;
 }
 std::optional<TokenOutput> Stream::TryNext() {
-  return channel_->TryNext();
+  return channel_ != nullptr ? channel_->TryNext() : std::nullopt;
 }
 bool Stream::ended() const {
-  return channel_->ended();
+  return channel_ == nullptr || channel_->ended();
 }
 void Stream::Abort() {
-  channel_->Abort();
+  if (channel_ != nullptr) channel_->Abort();
 }
 
 }  // namespace lucid

@@ -10,7 +10,8 @@ namespace lucid {
 
 class StreamChannel;
 
-// Move-only. Dropping a stream before its end aborts the request. The engine must outlive it.
+// Move-only. Dropping a stream before its end aborts the request. The engine must outlive it. A
+// default-made or moved-from stream is one that has ended.
 class Stream {
  public:
   Stream() = default;
@@ -20,8 +21,8 @@ class Stream {
   ~Stream();
 
   RequestId id() const;
-  // The next output; nothing after the last. Waits for the engine's worker; an engine without one
-  // is stepped by this call.
+  // The next output; nothing after the last. Waits for the engine's worker; an engine without one,
+  // or whose worker was stopped, is stepped by this call.
   std::optional<TokenOutput> Next();
   // The next output if one is there.
   std::optional<TokenOutput> TryNext();

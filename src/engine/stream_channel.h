@@ -33,6 +33,8 @@ class StreamChannel {
   void SetOwner(StreamOwner& owner, RequestId id);
   // The reader asked for the end; an engine that takes the request over must look.
   bool abort_requested() const;
+  // Who works on the request has changed: waiting readers look again.
+  void Wake();
   // The loop has gone; nothing more will come.
   void Abandon();
 

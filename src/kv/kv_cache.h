@@ -79,9 +79,10 @@ class KvCache {
   PrefixPeek Peek(std::span<const int32_t> tokens, int64_t most, uint64_t root = 0,
                   int64_t n_prompt = kAllTokens) const;
   // Takes it for an empty sequence and returns its length. May copy one partial block; where no
-  // block is available for the copy, the prefix ends at the block before.
+  // block is available for the copy, the prefix ends at the block before. `counts`: among the
+  // lookups and hits of the stats.
   int64_t Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most,
-                 int64_t n_prompt = kAllTokens);
+                 int64_t n_prompt = kAllTokens, bool counts = true);
 
   // Blocks that Reserve(sequence, n_tokens) would take, copies included.
   PoolCounts Need(SequenceHandle sequence, int64_t n_tokens) const;

@@ -110,17 +110,19 @@ void KvCache::Impl::CopyPartial(KvSequence& s, const PrefixTree::Match& match) {
 }
 
 int64_t KvCache::Attach(SequenceHandle sequence, std::span<const int32_t> tokens, int64_t most,
-                        int64_t n_prompt) {
+                        int64_t n_prompt, bool counts) {
   Impl& c = *impl_;
   KvSequence& s = c.At(sequence);
   LUCID_CHECK(s.length == 0 && !s.swapped && s.path.empty());
   for (size_t r = 0; r < c.n_rules(); ++r) LUCID_CHECK(c.Size(s, r) == 0);
   if (!s.share) return 0;
-  ++c.prefix_lookups;
+  if (counts) ++c.prefix_lookups;
   const PrefixTree::Match match = c.Find(tokens, most, s.root_name, n_prompt).match;
   if (match.n_tokens == 0) return 0;
-  ++c.prefix_hits;
-  c.prefix_hit_tokens += match.n_tokens;
+  if (counts) {
+    ++c.prefix_hits;
+    c.prefix_hit_tokens += match.n_tokens;
+  }
   const bool partial = match.partial != PrefixTree::kNone;
   s.prompt_length =
       std::min(match.n_tokens, c.tree.prompt_length(partial ? match.partial : match.node));

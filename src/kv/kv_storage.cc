@@ -54,6 +54,13 @@ std::byte* KvStorage::SlotData(int32_t group, int32_t slot) const {
   return slots_[static_cast<size_t>(pool)][static_cast<size_t>(slot)].data();
 }
 
+Status KvStorage::Populate() {
+  for (std::vector<Buffer>& pool : slots_) {
+    for (Buffer& slot : pool) LUCID_RETURN_IF_ERROR(slot.Populate());
+  }
+  return {};
+}
+
 void KvStorage::CopyBlock(int32_t pool, int32_t from, int32_t to) {
   const size_t p = static_cast<size_t>(pool);
   for (size_t slot = 0; slot < slots_[p].size(); ++slot) {

@@ -30,6 +30,9 @@ class KvStorage final : public KvMemory {
   // kCapacity naming the bytes if the machine refuses.
   static Result<KvStorage> Create(const KvLayout& layout, const PoolCounts& n_blocks);
 
+  // Takes the memory of all blocks now. kCapacity if there is not enough.
+  Status Populate();
+
   KvView Layer(size_t layer) const { return views_[layer]; }
   const KvLayout& layout() const { return layout_; }
   const PoolCounts& n_blocks() const { return n_blocks_; }
