@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import tempfile
@@ -49,8 +50,10 @@ class BatchCase(Case):
     def batch(self, *rows, flags=()):
         """Answers these rows; returns the output's."""
         self.write(*rows)
-        ran = self.ok(*self.args("--overwrite", *flags))
+        ran = run(*self.args("--overwrite", *flags))
         self.assertEqual(ran.out, "")
+        statuses = [r["response"]["status_code"] for r in self.rows()]
+        self.assertEqual(ran.code, int(503 in statuses or 200 not in statuses), ran)
         return self.rows()
 
     def body(self, row, *flags):
@@ -233,7 +236,7 @@ class Refusals(BatchCase):
         self.fails(2, "batch", "-m", STORIES, "-o", self.output)
         for flags in (["--kv-memory", "much"], ["--kv-memory", "2X"], ["--kv-memory", "-1G"], ["--kv", "f8"], ["-np", 0],
                       ["--preemption", "kill"], ["--kv-policy", "lru"], ["--kv-block-size", 0], ["--max-queue", 0],
-                      ["--itl-target-ms", -1], ["--strict", "--no-prefix-cache"], ["--swap-space", "4096T"]):
+                      ["--itl-target-ms", -1], ["--strict", "--no-prefix-cache"], ["--swap-space", "4096T"], ["--kv-memory", "inf"]):
             with self.subTest(flags):
                 self.fails(2, *self.args(*flags))
         self.assertIn("--swap-space", self.fails(1, *self.args("--preemption", "swap")))
@@ -257,7 +260,7 @@ class Refusals(BatchCase):
     def test_two_rows_of_one_name(self):
         row = {"custom_id": "twin", "prompt": PROMPT, "max_tokens": 1}
         self.write(row, {"custom_id": "other", "prompt": "x"}, row)
-        self.assertIn("lines 1 and 3", self.fails(1, *self.args()))
+        self.assertRegex(self.fails(1, *self.args()), r'lines 1 and 3 .* "twin"')
         self.assertFalse(self.output.exists())
 
 
@@ -327,7 +330,7 @@ class Going(BatchCase):
                     kills += 1
                     if kills == 2:  # a line torn by a crash of the machine
                         with self.output.open("ab") as file:
-                            file.write(b'{"id": "batch_req_1", "custom_id": "row-5')
+                            file.write(b'{"id":"batch_req_1","custom_id":"row-5')
                 self.assertGreater(kills, 2)
                 got = self.rows()
                 key = lambda r: (r["custom_id"] or "", r.get("line", 0))
@@ -339,11 +342,49 @@ class Going(BatchCase):
                 self.assertIn("done before", self.ok(*self.args(*flags)).err)  # nothing is left to do
                 self.assertEqual(self.output.read_bytes(), before)
 
+    def test_a_slow_first_row_holds_back_no_answer_from_a_kill(self):
+        rows = [{"custom_id": "slow", "prompt": PROMPT, "max_tokens": 230, "ignore_eos": True, "priority": -1}] + [
+            {"custom_id": str(i), "prompt": PROMPT, "max_tokens": 2 + i % 5} for i in range(400)]
+        whole = self.batch(*rows)
+        self.output.unlink()
+        chance = random.Random(4)
+        kept = 0
+        while True:
+            with self.start("-np", 3) as process:
+                self.wait_for_a_line(process, kept + chance.randrange(120))
+                time.sleep(chance.uniform(0, 0.02))
+                process.kill()
+                process.communicate()
+            if process.returncode == 0:
+                break
+            lines = self.output.read_bytes().splitlines(keepends=True)
+            complete = [line for line in lines if line.endswith(b"\n")]
+            self.assertGreaterEqual(len(complete), kept)  # nothing that was written is lost
+            self.assertGreater(len(complete), 0)
+            kept = len(complete)
+        self.assertEqual(list(map(comparable, self.rows())), list(map(comparable, whole)))
+
+    def test_rows_without_capacity_are_tried_again(self):
+        rows = [{"custom_id": "big", "prompt": PROMPT, "max_tokens": 200}, {"custom_id": "bad", "x": 1},
+                {"custom_id": "small", "prompt": PROMPT, "max_tokens": 2}]
+        self.write(*rows)
+        for flags in ([], ["--as-finished"]):
+            with self.subTest(flags):
+                self.output.unlink(missing_ok=True)
+                ran = run(*self.args(*flags, "--kv-memory", "64K", "-np", 1))
+                self.assertEqual(ran.code, 1, ran)
+                self.assertIn("1 for lack of capacity, which the next run tries again", ran.err)
+                self.assertEqual([r["response"]["status_code"] for r in self.rows()], [503, 400, 200])
+                self.assertIn("2 done before", self.ok(*self.args(*flags)).err)
+                codes = {r["custom_id"]: r["response"]["status_code"] for r in self.rows()}
+                self.assertEqual(codes, {"big": 200, "bad": 400, "small": 200})
+                self.assertEqual(list(codes), ["bad", "small", "big"] if flags else ["big", "bad", "small"])
+
     def test_ctrl_c_writes_what_is_finished_and_the_order_is_mended(self):
         rows = [{"custom_id": "endless", "prompt": PROMPT, "max_tokens": 230, "ignore_eos": True}] + [
             {"custom_id": str(i), "prompt": PROMPT, "max_tokens": 1} for i in range(8)]
         whole = self.batch(*rows)
-        # A long row at the head holds back the others in the order of the input; Ctrl-C writes them.
+        # Rows are written as they end, and an interrupted run leaves them so.
         for delay in (0.3, 0.2, 0.1, 0.05, 0.02):
             self.output.unlink(missing_ok=True)
             with self.start() as process:
@@ -367,9 +408,45 @@ class Going(BatchCase):
         self.output.write_bytes(before + before)
         self.write({"custom_id": "a", "prompt": PROMPT, "max_tokens": 1})
         self.assertIn("second time", self.fails(1, *self.args()))
-        self.output.write_text("notes of mine\n")
-        self.assertIn("line 1 of", self.fails(1, *self.args()))
-        self.assertEqual(self.output.read_text(), "notes of mine\n")
+        row = before.decode()
+        for text in ("notes of mine\n", "notes of mine", '{"id": 1}', row.rstrip("\n").replace('"a"', '"z"'), row + "x"):
+            self.output.write_text(text)
+            self.assertRegex(self.fails(1, *self.args()), r"line [12] of .* answers no row")
+            self.assertEqual(self.output.read_text(), text)
+
+    def test_a_run_that_does_not_begin_changes_no_file(self):
+        self.write({"custom_id": "a", "prompt": PROMPT, "max_tokens": 1})
+        args = ["batch", self.input, "-m", self.path / "no-such-model", "-o", self.output]
+        wrong = (["-m", self.path / "none"], ["--kv-policy", "h2o", "--kv-budget", 10], ["--kv-audit"], ["--kv-budget", 100],
+                 ["--kv-policy", "h2o", "--kv-budget", 128, "--kv", "kivi2"], ["--swap-space", "1M"],
+                 ["--chunk", 600, "--batch-size", 512])
+        for text in (None, '{"id":"batch_req_1","custom', "old\n"):
+            for flags in wrong:
+                with self.subTest(text=text, flags=flags):
+                    model = [] if "-m" in flags else ["-m", STORIES]
+                    if text is not None:
+                        self.output.write_text(text)
+                    overwrite = ["--overwrite"] if text == "old\n" else []
+                    self.fails(1, "batch", self.input, *model, "-o", self.output, *overwrite, *flags)
+                    self.assertEqual(self.output.read_text() if self.output.exists() else None, text)
+        self.output.unlink()
+        # What a flag alone says wrong is told although there is no such model.
+        for flags, said in ((["--kv-policy", "h2o", "--kv-budget", 10], "at least 128"), (["--kv-audit"], "--kv-audit"),
+                            (["--swap-space", "1M"], "--preemption"), (["--chunk", 600], "--batch-size 512")):
+            self.assertIn(said, self.fails(1, *args, *flags))
+
+    def test_links_and_pipes(self):
+        self.write(*({"custom_id": str(i), "prompt": PROMPT, "max_tokens": 20 - i} for i in range(9)))
+        target = self.path / "target.jsonl"
+        target.write_text("")
+        self.output.symlink_to(target)
+        self.ok(*self.args())
+        self.assertTrue(self.output.is_symlink())
+        self.assertEqual([json.loads(l)["custom_id"] for l in target.read_text().splitlines()], list(map(str, range(9))))
+        pipe = self.path / "pipe"
+        os.mkfifo(pipe)
+        self.assertIn("regular", self.fails(1, "batch", pipe, "-m", STORIES, "-o", self.path / "x"))
+        self.assertIn("regular", self.fails(1, "batch", self.input, "-m", STORIES, "-o", pipe))
 
     def test_a_full_disk_is_an_error(self):
         self.write({"prompt": PROMPT, "max_tokens": 1})

@@ -69,7 +69,8 @@ std::optional<ApiError> ReadPlainRow(Json json, int64_t number, BatchRow& row) {
 Result<LineReader> LineReader::Open(const std::string& path) {
   LineReader reader;
   reader.path_ = path;
-  reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Opening a pipe would wait for somebody to write to it.
+  reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (reader.fd_ < 0) {
     return Err(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot open {}: {}", path,
                std::strerror(errno));
@@ -78,6 +79,7 @@ Result<LineReader> LineReader::Open(const std::string& path) {
   if (::fstat(reader.fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
     return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path);
   }
+  ::fcntl(reader.fd_, F_SETFL, 0);
   reader.buffer_.resize(kBufferBytes);
   return reader;
 }
@@ -167,6 +169,20 @@ BatchIndex::Entry BatchIndex::EntryOf(const std::string& custom_id, int64_t line
   return {hash.high64, hash.low64, line};
 }
 
+namespace {
+
+// The custom_id of a line, as JSON.
+std::string NameAt(const std::string& path, int64_t number) {
+  Result<LineReader> reader = LineReader::Open(path);
+  LineReader::Line line;
+  while (reader && line.number < number && reader->Next(line).value_or(false)) {
+  }
+  const Json name = ParseBatchRow(line).custom_id.value_or("");
+  return name.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
 Result<BatchIndex> BatchIndex::Make(const std::string& path) {
   LUCID_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
   BatchIndex index;
@@ -187,8 +203,8 @@ Result<BatchIndex> BatchIndex::Make(const std::string& path) {
     const Entry& a = index.entries_[i - 1];
     const Entry& b = index.entries_[i];
     if (a.high != b.high || a.low != b.low) continue;
-    return Err(ErrorCode::kInvalidArgument, "lines {} and {} of {} have the same custom_id", a.line,
-               b.line, path);
+    return Err(ErrorCode::kInvalidArgument, "lines {} and {} of {} have the same custom_id {}",
+               a.line, b.line, path, NameAt(path, a.line));
   }
   return index;
 }

@@ -1,6 +1,6 @@
 // The input of lucid batch: lines of JSON, in OpenAI's batch format or plain.
 //
-// The file is read twice, so that a row never has to be kept: MakeBatchIndex finds out beforehand
+// The file is read twice, so that a row never has to be kept: BatchIndex finds out beforehand
 // how many rows there are and that no custom_id comes twice; then LineReader and ParseBatchRow give
 // one row after the other. Lines of nothing but white space are passed over.
 #pragma once

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -24,17 +27,47 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The line of the input that an output row answers; nothing if it answers none of this input.
-std::optional<int64_t> InputLineOf(const LineReader::Line& line, const BatchIndex& index) {
+constexpr std::string_view kRowBegin = R"({"id":"batch_req_)";
+constexpr int kNoCapacity = 503, kTooMany = 429;
+
+// A row of the output: the line of the input that it answers, and whether a later run tries again.
+struct OutputRow {
+  int64_t line = 0;
+  bool again = false;
+};
+
+// Nothing if the line answers none of this input.
+std::optional<OutputRow> ReadRow(const LineReader::Line& line, const BatchIndex& index) {
   if (line.too_long) return std::nullopt;
   const Result<Json> row = ParseJson(line.text, "row");
   if (!row || !row->is_object() || !row->contains("response")) return std::nullopt;
+  const Json& response = (*row)["response"];
+  const Json status = response.is_object() ? response.value("status_code", Json()) : Json();
+  const bool again = status == kNoCapacity || status == kTooMany;
   const Json id = row->value("custom_id", Json());
-  if (id.is_string()) return index.LineOf(id.get<std::string>());
+  if (id.is_string()) {
+    const std::optional<int64_t> found = index.LineOf(id.get<std::string>());
+    return found ? std::optional(OutputRow{*found, again}) : std::nullopt;
+  }
   const Json number = row->value("line", Json());
   if (!id.is_null() || !number.is_number_unsigned()) return std::nullopt;
   const auto input_line = static_cast<int64_t>(number.get<uint64_t>());
-  return index.IsNameless(input_line) ? std::optional(input_line) : std::nullopt;
+  return index.IsNameless(input_line) ? std::optional(OutputRow{input_line, again}) : std::nullopt;
+}
+
+// True if a last line without its end is the beginning of a row, as a run that was killed leaves
+// it.
+bool IsTorn(const LineReader::Line& line) {
+  const std::string_view text = line.text;
+  return text.substr(0, kRowBegin.size()) == kRowBegin.substr(0, text.size()) &&
+         !ParseJson(text, "row");
+}
+
+// The file itself, where the path is a symbolic link.
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();
 }
 
 Json Row(const std::optional<std::string>& custom_id, int64_t line, int status, Json body,
@@ -65,7 +98,11 @@ BatchOutput::BatchOutput(BatchOutput&& other) noexcept {
 
 BatchOutput& BatchOutput::operator=(BatchOutput&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(input_, other.input_);
   std::swap(fd_, other.fd_);
+  std::swap(overwrite_, other.overwrite_);
+  std::swap(retries_, other.retries_);
+  std::swap(torn_at_, other.torn_at_);
   std::swap(done_, other.done_);
   std::swap(n_done_, other.n_done_);
   std::swap(newest_line_, other.newest_line_);
@@ -81,32 +118,66 @@ tl::unexpected<Error> BatchOutput::Failed() const {
   return Err(ErrorCode::kIo, "cannot write to {}: {}", path_, std::strerror(errno));
 }
 
+// What fd_ must be to be written: a file that is not the input, and no other process's.
+Status BatchOutput::Lock() {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return Failed();
+  if (!S_ISREG(info.st_mode)) {
+    return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path_);
+  }
+  struct stat source {};
+  if (::stat(input_.c_str(), &source) == 0 && source.st_dev == info.st_dev &&
+      source.st_ino == info.st_ino) {
+    return Err(ErrorCode::kInvalidArgument, "{} is both the input and the output", path_);
+  }
+  struct stat named {};  // another process may have put a sorted file into its place
+  const bool same = ::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+                    named.st_dev == info.st_dev && named.st_ino == info.st_ino;
+  if (!same) return Err(ErrorCode::kInvalidArgument, "another process writes to {}", path_);
+  path_ = RealPath(path_);
+  return {};
+}
+
 Result<BatchOutput> BatchOutput::Open(const std::string& path, bool overwrite,
                                       const std::string& input, const BatchIndex& index) {
   BatchOutput output;
   output.path_ = path;
-  output.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (output.fd_ < 0) return output.Failed();
-  struct stat info {};
-  if (::fstat(output.fd_, &info) != 0) return output.Failed();
-  if (!S_ISREG(info.st_mode)) {
-    return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path);
-  }
-  struct stat source {};
-  if (::stat(input.c_str(), &source) == 0 && source.st_dev == info.st_dev &&
-      source.st_ino == info.st_ino) {
-    return Err(ErrorCode::kInvalidArgument, "{} is both the input and the output", path);
-  }
-  if (::flock(output.fd_, LOCK_EX | LOCK_NB) != 0) {
-    return Err(ErrorCode::kInvalidArgument, "another process writes to {}", path);
-  }
+  output.input_ = input;
+  output.overwrite_ = overwrite;
   output.done_.resize(static_cast<size_t>(index.n_lines() + 1));
-  if (overwrite) {
-    if (::ftruncate(output.fd_, 0) != 0) return output.Failed();
-  } else {
-    LUCID_RETURN_IF_ERROR(output.ReadRows(index));
+  // A pipe that nobody reads is no reason to wait.
+  output.fd_ = ::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+  if (output.fd_ < 0 && errno == ENOENT) {
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) return output.Failed();
+    return output;
   }
+  if (output.fd_ < 0) return output.Failed();
+  LUCID_RETURN_IF_ERROR(output.Lock());
+  if (!overwrite) LUCID_RETURN_IF_ERROR(output.ReadRows(index));
   return output;
+}
+
+Status BatchOutput::Begin(const BatchIndex& index) {
+  if (fd_ < 0) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd_ < 0) return Failed();
+    LUCID_RETURN_IF_ERROR(Lock());
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) return Failed();
+    if (info.st_size > 0 && !overwrite_) {
+      return Err(ErrorCode::kInvalidArgument, "another process has written to {} meanwhile", path_);
+    }
+  }
+  if (overwrite_) return ::ftruncate(fd_, 0) == 0 ? Status() : Status(Failed());
+  if (retries_) {
+    LUCID_RETURN_IF_ERROR(Rewrite(index, /*sort=*/false));
+    ::close(fd_);
+    fd_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+    return fd_ < 0 ? Status(Failed()) : Lock();
+  }
+  if (torn_at_ >= 0 && ::ftruncate(fd_, torn_at_) != 0) return Failed();
+  return {};
 }
 
 void BatchOutput::Note(int64_t line) {
@@ -122,23 +193,27 @@ Status BatchOutput::ReadRows(const BatchIndex& index) {
   while (true) {
     LUCID_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
     if (!more) break;
-    if (!line.ended) {  // the run was killed while it wrote
-      if (::ftruncate(fd_, line.offset) != 0) return Failed();
+    if (!line.ended && IsTorn(line)) {
+      torn_at_ = line.offset;
       break;
     }
-    const std::optional<int64_t> input_line = InputLineOf(line, index);
-    if (!input_line) {
+    const std::optional<OutputRow> row = line.ended ? ReadRow(line, index) : std::nullopt;
+    if (!row) {
       return Err(ErrorCode::kInvalidArgument,
                  "line {} of {} answers no row of this input; --overwrite begins anew", line.number,
                  path_);
     }
-    if (Has(*input_line)) {
+    if (row->again) {
+      retries_ = true;
+      continue;
+    }
+    if (Has(row->line)) {
       return Err(
           ErrorCode::kInvalidArgument,
           "line {} of {} answers line {} of the input a second time; --overwrite begins anew",
-          line.number, path_, *input_line);
+          line.number, path_, row->line);
     }
-    Note(*input_line);
+    Note(row->line);
   }
   return {};
 }
@@ -157,7 +232,10 @@ Status BatchOutput::Append(int64_t line, const Json& row) {
 }
 
 Status BatchOutput::Sort(const BatchIndex& index) {
-  if (in_order_) return {};
+  return in_order_ ? Status() : Rewrite(index, /*sort=*/true);
+}
+
+Status BatchOutput::Rewrite(const BatchIndex& index, bool sort) {
   struct Place {
     int64_t line, offset, bytes;
   };
@@ -166,21 +244,24 @@ Status BatchOutput::Sort(const BatchIndex& index) {
   LineReader::Line line;
   while (true) {
     LUCID_ASSIGN_OR_RETURN(const bool more, reader.Next(line));
-    if (!more) break;
-    const std::optional<int64_t> input_line = InputLineOf(line, index);
-    if (!input_line) return Err(ErrorCode::kIo, "{} was changed while it was written", path_);
-    places.push_back({*input_line, line.offset, std::ssize(line.text) + 1});
+    if (!more || !line.ended) break;
+    const std::optional<OutputRow> row = ReadRow(line, index);
+    if (!row) return Err(ErrorCode::kIo, "{} was changed while it was written", path_);
+    if (!sort && row->again) continue;
+    places.push_back({row->line, line.offset, std::ssize(line.text) + 1});
   }
-  std::sort(places.begin(), places.end(),
-            [](const Place& a, const Place& b) { return a.line < b.line; });
-  LUCID_ASSIGN_OR_RETURN(OutputFile sorted, OutputFile::Create(path_));
+  if (sort) {
+    std::sort(places.begin(), places.end(),
+              [](const Place& a, const Place& b) { return a.line < b.line; });
+  }
+  LUCID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path_));
   std::string text;
   for (const Place& place : places) {
     text.resize(static_cast<size_t>(place.bytes));
     if (::pread(fd_, text.data(), text.size(), place.offset) != place.bytes) return Failed();
-    LUCID_RETURN_IF_ERROR(sorted.Write(text));
+    LUCID_RETURN_IF_ERROR(file.Write(text));
   }
-  return sorted.Commit();
+  return file.Commit();
 }
 
 }  // namespace lucid::cli

@@ -1,5 +1,8 @@
 // The output of lucid batch: one line for each row of the input, appended as it is finished, so
 // that a run which was killed goes on where it stopped.
+//
+// Open() looks at the file without changing it, Begin() makes it ready to be written: so a run that
+// fails before it begins leaves everything as it was.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +18,9 @@ namespace lucid::cli {
 
 class BatchOutput {
  public:
-  // Opens or creates the file and reads what is there: complete lines count as done, a last line
-  // that was torn is cut off. kInvalidArgument for a line that is no row of this input, a file that
-  // is none, is the input or is being written by another process; kIo. `overwrite` begins anew.
+  // Reads what is there: complete lines count as done, but for those that were refused for lack of
+  // capacity. kInvalidArgument for a line that is no row of this input, a file that is none, is the
+  // input or is being written by another process; kIo. `overwrite` begins anew.
   static Result<BatchOutput> Open(const std::string& path, bool overwrite, const std::string& input,
                                   const BatchIndex& index);
   BatchOutput(BatchOutput&& other) noexcept;
@@ -26,6 +29,9 @@ class BatchOutput {
 
   bool Has(int64_t line) const { return done_[static_cast<size_t>(line)]; }
   int64_t n_done() const { return n_done_; }
+  // Creates the file if there is none, and cuts off a last line that was torn and the lines that
+  // do not count as done. Once, before Append. kIo; kInvalidArgument if another process came first.
+  Status Begin(const BatchIndex& index);
   // Adds the row of an input line with one write.
   Status Append(int64_t line, const nlohmann::ordered_json& row);
   // Puts the rows into the order of the input, if they are not: in a file of their own that then
@@ -34,12 +40,19 @@ class BatchOutput {
 
  private:
   BatchOutput() = default;
+  Status Lock();
   Status ReadRows(const BatchIndex& index);
+  // Writes the rows into a file that takes the place of this one: sorted, or without the rows that
+  // are to be tried again.
+  Status Rewrite(const BatchIndex& index, bool sort);
   tl::unexpected<Error> Failed() const;
   void Note(int64_t line);
 
-  std::string path_;
+  std::string path_, input_;
   int fd_ = -1;
+  bool overwrite_ = false;
+  bool retries_ = false;    // there are rows to be tried again
+  int64_t torn_at_ = -1;    // where a torn last line begins
   std::vector<bool> done_;  // by line of the input
   int64_t n_done_ = 0;
   int64_t newest_line_ = 0;

@@ -10,9 +10,8 @@
 namespace lucid::cli {
 namespace {
 
-// Rows in memory at most, finished or not: one long reply holds up the output of that many others,
-// not their computation.
-constexpr size_t kMostRows = 4096;
+// Rows in memory at most; more than the engine runs at once.
+constexpr size_t kMostRows = 8192;
 // Streams of random numbers that a row may use: more than it may have replies.
 constexpr uint64_t kStreamsPerRow = 1024;
 
@@ -31,18 +30,17 @@ Status BatchRun::Run() {
   const InterruptGuard guard;
   while (!InterruptGuard::interrupted()) {
     LUCID_RETURN_IF_ERROR(Fill());
-    LUCID_RETURN_IF_ERROR(Write(!options_.as_finished));
+    LUCID_RETURN_IF_ERROR(Write());
     if (input_ended_ && window_.empty()) break;
     const bool worked = engine_.Step();
     const bool heard = Collect();
     LUCID_CHECK(worked || heard || !engine_.busy(), "requests are open, but no step can be made");
-    LUCID_RETURN_IF_ERROR(Write(!options_.as_finished));
+    LUCID_RETURN_IF_ERROR(Write());
     ShowProgress();
   }
   progress_.Clear();
   totals_.interrupted = !(input_ended_ && window_.empty());
-  if (totals_.interrupted) return Write(/*in_order=*/false);
-  return options_.as_finished ? Status() : output_.Sort(index_);
+  return options_.as_finished || totals_.interrupted ? Status() : output_.Sort(index_);
 }
 
 // Submits rows as long as the engine's queue has room.
@@ -72,13 +70,9 @@ Result<bool> BatchRun::TakeRow() {
 }
 
 void BatchRun::Start(Item& item, BatchRow row) {
-  const auto refuse = [&](const ApiError& error) {
-    item.row = ErrorRow(item.custom_id, item.line, error);
-    ++totals_.failed;
-  };
-  if (row.error) return refuse(*row.error);
+  if (row.error) return Refuse(item, *row.error);
   ApiResult<ApiRequest> parsed = ParseApiRequest(row.endpoint, row.body, options_.api);
-  if (!parsed) return refuse(parsed.error());
+  if (!parsed) return Refuse(item, parsed.error());
   if (!parsed->seed_given) {
     parsed->request.rng_stream = static_cast<uint64_t>(item.line) * kStreamsPerRow;
   }
@@ -86,8 +80,14 @@ void BatchRun::Start(Item& item, BatchRow row) {
   item.builder.emplace(*parsed, tokenizer,
                        parsed->model.empty() ? options_.model_name : parsed->model);
   Result<Stream> stream = engine_.Submit(std::move(parsed->request));
-  if (!stream) return refuse({stream.error()});
+  if (!stream) return Refuse(item, {stream.error()});
   item.stream = *std::move(stream);
+}
+
+void BatchRun::Refuse(Item& item, const ApiError& error) {
+  item.row = ErrorRow(item.custom_id, item.line, error);
+  ++totals_.failed;
+  if (error.error.code == ErrorCode::kCapacity) ++totals_.no_capacity;
 }
 
 // Takes what the engine has said. True if it said anything.
@@ -107,8 +107,7 @@ bool BatchRun::Collect() {
 void BatchRun::Finish(Item& item) {
   item.stream.reset();
   if (const std::optional<Error>& error = item.builder->error()) {
-    item.row = ErrorRow(item.custom_id, item.line, {*error});
-    ++totals_.failed;
+    Refuse(item, {*error});
   } else {
     item.row = AnswerRow(item.custom_id, item.line, item.builder->Body());
     ++totals_.answered;
@@ -119,13 +118,10 @@ void BatchRun::Finish(Item& item) {
   item.builder.reset();
 }
 
-// Writes finished rows and forgets them: those before the first unfinished one, or all.
-Status BatchRun::Write(bool in_order) {
+// Writes finished rows and forgets them.
+Status BatchRun::Write() {
   for (Item& item : window_) {
-    if (!item.row) {
-      if (in_order) break;
-      continue;
-    }
+    if (!item.row) continue;
     LUCID_RETURN_IF_ERROR(output_.Append(item.line, *item.row));
     item.line = 0;
   }

@@ -1,8 +1,8 @@
 // The work of lucid batch: rows of the input go through an engine, answers to the output.
 //
-// Only a window of rows is in memory: those that the engine has, and finished ones that wait for an
-// earlier one where the order of the input is kept. Neighbours: batch_input.h, batch_output.h;
-// cmd_batch.cc declares the flags.
+// Only the rows that the engine has are in memory. A finished row is written at once; the order of
+// the input is made at the end. Neighbours: batch_input.h, batch_output.h; cmd_batch.cc declares
+// the flags.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 namespace lucid::cli {
 
 struct BatchOptions {
-  bool as_finished = false;
-  std::string model_name;  // for rows that name no model
+  bool as_finished = false;  // leave the rows in the order in which they ended
+  std::string model_name;    // for rows that name no model
   // Rows that say no seed draw from one seed, each from streams of its own, so that an interrupted
   // run and a whole one draw the same.
   ApiContext api;
@@ -28,6 +28,7 @@ struct BatchOptions {
 
 struct BatchTotals {
   int64_t answered = 0, failed = 0;  // rows of this run
+  int64_t no_capacity = 0;           // of the failed ones; a later run tries them again
   int64_t prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   bool interrupted = false;
 };
@@ -38,8 +39,8 @@ class BatchRun {
   BatchRun(Engine& engine, const BatchIndex& index, LineReader reader, BatchOutput& output,
            const BatchOptions& options);
 
-  // Until every row is answered, or Ctrl-C: what is finished by then is written, in any order. kIo
-  // where the input cannot be read or the output not written.
+  // Until every row is answered, or Ctrl-C. kIo where the input cannot be read or the output not
+  // written.
   Status Run();
   const BatchTotals& totals() const { return totals_; }
   double seconds() const { return progress_.seconds(); }
@@ -58,7 +59,8 @@ class BatchRun {
   void Start(Item& item, BatchRow row);
   bool Collect();
   void Finish(Item& item);
-  Status Write(bool in_order);
+  void Refuse(Item& item, const ApiError& error);
+  Status Write();
   void ShowProgress();
 
   Engine& engine_;

@@ -34,13 +34,18 @@ void PrintSummary(const BatchRun& run, int64_t done_before) {
   const double seconds = run.seconds();
   std::string line = fmt::format("{} lines answered", t.answered);
   if (t.failed > 0) line += fmt::format(", {} refused with an error row", t.failed);
+  if (t.no_capacity > 0) {
+    line +=
+        fmt::format(" ({} for lack of capacity, which the next run tries again)", t.no_capacity);
+  }
   if (done_before > 0) line += fmt::format(", {} done before", done_before);
   line += fmt::format(" in {:.2f} s", seconds);
   if (t.prompt_tokens > 0) {
-    line += fmt::format(
-        " | prompt {} tokens ({} cached) {:.1f} tok/s | reply {} tokens {:.1f} tok/s",
-        t.prompt_tokens, t.cached_tokens, static_cast<double>(t.prompt_tokens) / seconds,
-        t.reply_tokens, static_cast<double>(t.reply_tokens) / seconds);
+    line +=
+        fmt::format(" | prompt {} tokens ({} cached) {:.1f} tok/s | reply {} tokens {:.1f} tok/s",
+                    t.prompt_tokens, t.cached_tokens,
+                    static_cast<double>(t.prompt_tokens - t.cached_tokens) / seconds,
+                    t.reply_tokens, static_cast<double>(t.reply_tokens) / seconds);
   }
   if (t.interrupted) line += " | interrupted, the same command goes on from here";
   fmt::print(stderr, "{}\n", line);
@@ -50,6 +55,7 @@ Status Run(const BatchFlags& flags, CommandContext& context) {
   // What is wrong with the files or the flags is told before a model is loaded for them.
   LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
   LUCID_RETURN_IF_ERROR(SamplerChain::Create(sampling));
+  LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, flags.engine));
   LUCID_ASSIGN_OR_RETURN(const BatchIndex index, BatchIndex::Make(flags.input));
   LUCID_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(flags.input));
   LUCID_ASSIGN_OR_RETURN(BatchOutput output,
@@ -57,6 +63,7 @@ Status Run(const BatchFlags& flags, CommandContext& context) {
   const int64_t done_before = output.n_done();
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          LoadEngine(flags.model, flags.engine));
+  LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, *engine));
   std::optional<ChatTemplate> own;
   BatchOptions options{
       .as_finished = flags.as_finished,
@@ -67,10 +74,13 @@ Status Run(const BatchFlags& flags, CommandContext& context) {
   options.api.defaults.sampling = sampling;
   options.api.defaults.max_tokens = flags.n_predict;
   ApplyCacheFlags(flags.cache, options.api.defaults);
+  LUCID_RETURN_IF_ERROR(output.Begin(index));
   BatchRun run(*engine, index, std::move(reader), output, options);
   LUCID_RETURN_IF_ERROR(run.Run());
   PrintSummary(run, done_before);
-  if (run.totals().interrupted) context.exit_code = 130;  // as the shell reports Ctrl-C
+  const BatchTotals& totals = run.totals();
+  if (totals.no_capacity > 0 || (totals.failed > 0 && totals.answered + done_before == 0)) context.exit_code = 1;
+  if (totals.interrupted) context.exit_code = 130;  // as the shell reports Ctrl-C
   return {};
 }
 
@@ -87,8 +97,10 @@ void AddBatchCommand(CLI::App& root, CommandContext& context) {
   command->add_option("-o,--output", flags->output, "the file to write")->required();
   command->add_flag("--overwrite", flags->overwrite,
                     "begin anew, instead of going on after the lines that the output has");
-  command->add_flag("--as-finished", flags->as_finished,
-                    "write lines as they are finished, not in the order of the input");
+  command->add_flag(
+      "--as-finished", flags->as_finished,
+      "leave lines in the order in which they were finished, instead of bringing them "
+      "into the order of the input when the run ends");
   command
       ->add_option(
           "-n,--n-predict", flags->n_predict,

@@ -19,8 +19,8 @@ std::string ByteSizeToNumber(std::string& text) {
 
 void AddByteSize(CLI::App& command, const char* name, int64_t& value, const char* help) {
   command.add_option(name, value, help)
-      ->transform(CLI::Validator(ByteSizeToNumber, "BYTES"))
-      ->type_name("")
+      ->transform(CLI::Validator(ByteSizeToNumber, ""))
+      ->type_name("BYTES")
       ->capture_default_str();
 }
 
@@ -90,6 +90,14 @@ void AddQueueFlags(CLI::App& command, EngineFlags& flags) {
 }
 
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& model, const EngineFlags& flags) {
+  if (flags.chunk > model.batch) {
+    return Err(ErrorCode::kInvalidArgument,
+               "--chunk {} is more than --batch-size {}, the most tokens of a step", flags.chunk,
+               model.batch);
+  }
+  if (flags.swap_space > 0 && flags.preemption != "swap") {
+    return Err(ErrorCode::kInvalidArgument, "--swap-space does nothing without --preemption swap");
+  }
   LUCID_ASSIGN_OR_RETURN(EngineConfig config, ToEngineConfig(model));
   config.kv_memory = flags.kv_memory;
   config.kv_block_size = flags.kv_block_size;
@@ -128,6 +136,28 @@ void ApplyCacheFlags(const RequestCacheFlags& flags, Request& request) {
   request.kv_audit = flags.audit;
 }
 
+Status CheckCacheFlags(const RequestCacheFlags& flags, const EngineFlags& engine) {
+  const KvPolicy policy = *KvPolicyFromName(flags.policy);
+  if (policy == KvPolicy::kFull) {
+    if (flags.budget == 0 && !flags.audit) return {};
+    return Err(ErrorCode::kInvalidArgument,
+               "{} needs a --kv-policy that evicts: window_sink, h2o or snapkv",
+               flags.audit ? "--kv-audit" : "--kv-budget");
+  }
+  const int64_t least = LeastBudget(policy, engine.kv_block_size);
+  if (flags.budget >= least) return {};
+  return Err(
+      ErrorCode::kInvalidArgument,
+      "--kv-policy {} needs a --kv-budget of at least {} tokens where --kv-block-size is {}, "
+      "not {}",
+      flags.policy, least, engine.kv_block_size, flags.budget);
+}
+
+Status CheckCacheFlags(const RequestCacheFlags& flags, const Engine& engine) {
+  return CheckEviction({.policy = *KvPolicyFromName(flags.policy), .budget = flags.budget},
+                       engine.kv_layout());
+}
+
 Result<int64_t> ParseByteSize(std::string_view text) {
   const auto wrong = [text] {
     return Err(ErrorCode::kInvalidArgument,
@@ -138,7 +168,7 @@ Result<int64_t> ParseByteSize(std::string_view text) {
   double number = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !(number >= 0)) return wrong();
+  if (error != std::errc() || !std::isfinite(number) || number < 0) return wrong();
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   double scale = 1;
   if (!unit.empty() && unit != "B") {

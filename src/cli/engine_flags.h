@@ -44,6 +44,11 @@ struct RequestCacheFlags {
 };
 void AddRequestCacheFlags(CLI::App& command, RequestCacheFlags& flags);
 void ApplyCacheFlags(const RequestCacheFlags& flags, Request& request);
+// What can be said before a model is loaded: kInvalidArgument for settings that contradict each
+// other, as Engine::Load and Submit would say.
+Status CheckCacheFlags(const RequestCacheFlags& flags, const EngineFlags& engine);
+// What needs the model: its cache has layers that can drop tokens, and of a type that can.
+Status CheckCacheFlags(const RequestCacheFlags& flags, const Engine& engine);
 
 // "4096", "512M", "1GiB", "1.5G", "2GB" as bytes: K, M, G, T and KiB, MiB, GiB, TiB are powers of
 // 1024, KB, MB, GB, TB powers of 1000. kInvalidArgument says so.
