@@ -22,7 +22,7 @@ constexpr int kMostPassedOver = 32;
 // not push one of them out at once.
 constexpr int64_t kHeadroomShare = 64;
 
-struct Runner {
+struct RunningSequence {
   const Sequence* sequence = nullptr;
   Rank rank;
   bool preempted = false;
@@ -104,7 +104,7 @@ class Decision {
   const SchedulerState& state_;
   const KvCache& cache_;
   StepPlan plan_;
-  std::vector<Runner> running_;  // in order
+  std::vector<RunningSequence> running_;  // in order
   std::vector<Candidate> candidates_;
   PoolCounts available_{};
   PoolCounts held_back_{};      // what newcomers must leave
@@ -131,12 +131,13 @@ Decision::Decision(const SchedulerState& state) : state_(state), cache_(*state.c
     running_.push_back({.sequence = sequence, .rank = ranking.Of(*sequence)});
     decoding = decoding || sequence->decoding();
   }
-  std::sort(running_.begin(), running_.end(),
-            [](const Runner& a, const Runner& b) { return Before(a.rank, b.rank); });
+  std::sort(
+      running_.begin(), running_.end(),
+      [](const RunningSequence& a, const RunningSequence& b) { return Before(a.rank, b.rank); });
   n_running_ = static_cast<int64_t>(running_.size());
   blocked_end_ = tail_end_ = running_.size();
   // With every place taken and somebody to serve nobody comes in: no need to rank the queue.
-  const auto runs = [](const Runner& runner) {
+  const auto runs = [](const RunningSequence& runner) {
     return runner.active() && runner.sequence->to_compute() > 0;
   };
   if (n_running_ < options.max_sequences || std::none_of(running_.begin(), running_.end(), runs)) {
@@ -158,7 +159,7 @@ Decision::Decision(const SchedulerState& state) : state_(state), cache_(*state.c
 std::optional<size_t> Decision::NextVictim(size_t asker) {
   while (blocked_end_ > 0) {
     --blocked_end_;
-    const Runner& runner = running_[blocked_end_];
+    const RunningSequence& runner = running_[blocked_end_];
     if (runner.sequence->blocked && !runner.preempted) return blocked_end_;
   }
   while (tail_end_ > asker + 1) {
@@ -169,7 +170,7 @@ std::optional<size_t> Decision::NextVictim(size_t asker) {
 }
 
 void Decision::Preempt(size_t victim) {
-  Runner& runner = running_[victim];
+  RunningSequence& runner = running_[victim];
   const Sequence& sequence = *runner.sequence;
   available_ += cache_.Releases(sequence.kv);
   available_ += runner.taken;
@@ -195,7 +196,7 @@ void Decision::Preempt(size_t victim) {
 }
 
 bool Decision::TakeBlocks(size_t asker, int64_t n_tokens) {
-  Runner& runner = running_[asker];
+  RunningSequence& runner = running_[asker];
   const PoolCounts need = cache_.Need(runner.sequence->kv, n_tokens);
   while (!Fits(need, available_)) {
     const std::optional<size_t> victim = NextVictim(asker);
@@ -239,7 +240,7 @@ void Decision::DecodeRows() {
     std::sort(rows.begin(), rows.end());
   }
   for (const size_t row : rows) {
-    Runner& runner = running_[row];
+    RunningSequence& runner = running_[row];
     if (runner.preempted) continue;
     if (TakeBlocks(row, runner.sequence->n_computed + 1) || !plan_.preempt.empty()) {
       // Victims that shared blocks may have given back more than could be foreseen: Apply sees.
@@ -254,7 +255,7 @@ void Decision::DecodeRows() {
 
 void Decision::PrefillRunning() {
   for (size_t i = 0; i < running_.size(); ++i) {
-    const Runner& runner = running_[i];
+    const RunningSequence& runner = running_[i];
     if (!runner.active() || runner.sequence->decoding() || runner.sequence->to_compute() == 0) {
       continue;
     }
@@ -264,7 +265,7 @@ void Decision::PrefillRunning() {
 
 // False if there is nothing left to give to those behind.
 bool Decision::PrefillOne(size_t asker) {
-  Runner& runner = running_[asker];
+  RunningSequence& runner = running_[asker];
   const Sequence& sequence = *runner.sequence;
   const int64_t first = sequence.n_computed;
   const int64_t wanted = PrefillBudget(sequence, first, sequence.to_compute());
@@ -338,7 +339,7 @@ bool Decision::AwaitsPrefix(const Sequence& sequence, const PrefixPeek& peek) co
     const int64_t blocks = CommonPrefix(sequence, other, most) / block_size;
     return blocks > peek.n_tokens / block_size && blocks * block_size > n_computed;
   };
-  for (const Runner& runner : running_) {
+  for (const RunningSequence& runner : running_) {
     const Sequence& other = *runner.sequence;
     if (runner.active() && !other.decoding() && will_leave(other, other.n_computed)) return true;
   }
@@ -349,7 +350,7 @@ bool Decision::AwaitsPrefix(const Sequence& sequence, const PrefixPeek& peek) co
 // Blocks that running prompts will still take after this step.
 PoolCounts Decision::Promised() const {
   PoolCounts blocks{};
-  for (const Runner& runner : running_) {
+  for (const RunningSequence& runner : running_) {
     if (runner.preempted) continue;
     blocks +=
         RemainingBlocks(cache_.layout(), *runner.sequence,
@@ -368,7 +369,7 @@ PoolCounts Decision::Headroom() const {
 // sibling must not keep this sibling out.
 bool Decision::MakeRoomAmongIdle() {
   for (size_t i = running_.size(); i-- > 0;) {
-    const Runner& runner = running_[i];
+    const RunningSequence& runner = running_[i];
     if (runner.preempted || (runner.active() && runner.sequence->to_compute() > 0)) continue;
     Preempt(i);
     return true;
@@ -446,7 +447,7 @@ StepPlan Decision::Assemble() {
   }
   std::vector<std::pair<int32_t, Chunk>> rows;
   std::vector<Chunk> prefill;
-  for (const Runner& runner : running_) {
+  for (const RunningSequence& runner : running_) {
     if (runner.count == 0) continue;
     const Sequence& sequence = *runner.sequence;
     const Chunk chunk{sequence.id, sequence.n_computed, runner.count};
