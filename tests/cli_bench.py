@@ -30,6 +30,10 @@ class Bench(Case):
             self.assertEqual(row["median_ts"], sorted(row["samples_ts"])[1])
             self.assertEqual(row["model_n_params"], 541728)
 
+    def test_sides_of_the_cache_differ(self):
+        rows = self.ok(*BENCH, "-p", 8, "-n", 0, "-ctk", "int8,f32", "-ctv", "bf16", "--isa", "generic", "-o", "json").json()
+        self.assertEqual([(r["type_k"], r["type_v"], r["isa"]) for r in rows], [("int8", "bf16", "generic"), ("f32", "bf16", "generic")])
+
     def test_csv(self):
         out = self.ok(*BENCH, "-p", "16,32", "-n", 0, "-b", "8,64", "-o", "csv").out
         rows = list(csv.DictReader(io.StringIO(out)))
@@ -44,9 +48,11 @@ class Bench(Case):
         self.assertIn("| tg4 @ d8 |", lines[3])
 
     def test_complaints(self):
-        for flags in (["-o", "xml"], ["--kv", "f16,f8"], ["-p", "many"], ["--batch", 0], ["-r", 0], ["-t", -1]):
+        for flags in (["-o", "xml"], ["--kv", "f16,f8"], ["-p", "many"], ["--batch", 0], ["-r", 0], ["-t", -1], ["-p", "1,,2"], ["-p", "1,"],
+                      ["-p", ""], ["-ctk", "f8"]):
             with self.subTest(flags):
                 self.fails(2, *BENCH, *flags)
+        self.assertIn("nothing to measure", self.fails(1, *BENCH, "-p", 0, "-n", 0))
         self.assertIn("no-such-model", self.fails(1, "bench", "-m", "no-such-model"))
         self.assertRegex(self.fails(1, *BENCH, "-p", 32, "-n", 0, "-d", 200, "--batch", 8, "--kv-memory", "256K"), r"\d.*\d")
 

@@ -283,6 +283,38 @@ class Files(ChatCase):
         self.say(PROMPT, f"/save {path}", flags=["--no-prefix-cache"])
         self.assertFalse((self.path / "stale.json.kv").exists())
 
+    def test_a_cache_that_is_not_kept_is_not_promised(self):
+        path = self.path / "kept.json"
+        for flags, why in ((["--no-prefix-cache"], "--no-prefix-cache keeps none"),
+                           (["--kv-policy", "h2o", "--kv-budget", "128"], "--kv-policy h2o keeps none")):
+            with self.subTest(flags):
+                self.say(PROMPT, f"/save {path}")
+                out, err = self.say(f"/load {path}", f"/save {path}", flags=flags)
+                self.assertEqual(err, "")
+                self.assertIn(f"Loaded a conversation (2 messages) from {path}.\nNo saved cache is used: {why}.", out)
+                self.assertIn(f"Saved the conversation (2 messages) to {path}.\nNo cache is saved with it: {why}.", out)
+                self.assertFalse((self.path / "kept.json.kv").exists())
+        (self.path / "kept.json.kv").mkdir()
+        (self.path / "kept.json.kv" / "x").write_text("")
+        _, err = self.say(PROMPT, f"/save {path}")
+        self.assertIn(f"the conversation is saved in {path}, its cache is not", err)
+
+    def test_a_cache_smaller_than_the_context(self):
+        flags = ["--kv-memory", "24K", "-n", "-1", "--logit-bias", "1-inf"]
+        out, err = self.say(PROMPT, "/stats", " The end", "/clear", PROMPT[:9], flags=flags)
+        self.assertIn("(the cache is full; /clear forgets the conversation)", err)
+        self.assertRegex(err, r"conversation has \d+ tokens[^\n]*the cache holds \d+; the message was taken back[^\n]*--kv-memory")
+        self.assertIn("conversation  1 turn,", out)
+        self.assertRegex(out, r"blocks        at most \d+ of \d+ places used, \d+ unused in one sequence")
+
+    def test_stats_of_a_bounded_cache_are_of_what_is_held(self):
+        flags = ["--kv-policy", "window_sink", "--kv-budget", "128", "-n", "200", "--logit-bias", "1-inf"]
+        out, _ = self.say(PROMPT, "/stats", flags=flags)
+        held = re.search(r"KV cache +([\d.]+) KiB at the end of the last reply: window_sink with a budget of 128 tokens", out)
+        full, _ = self.say(PROMPT, "/stats", flags=flags[4:])
+        whole = re.search(r"KV cache +([\d.]+) KiB for the conversation", full)
+        self.assertLess(float(held[1]), float(whole[1]))
+
     def test_an_array_of_messages_is_loaded_too(self):
         path = self.path / "array.json"
         path.write_text(json.dumps([{"role": "user", "content": PROMPT}, {"role": "assistant", "content": " One"}]))

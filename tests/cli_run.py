@@ -252,6 +252,15 @@ class SeveralReplies(Case):
         self.fails(2, *RAW, "-p", PROMPT, "--length-penalty", 1)
         self.assertIn("beam width", self.fails(1, *RAW, "-p", PROMPT, "--beams", 2, "-N", 3))
         self.assertIn("beam", self.fails(1, *RAW, "-p", PROMPT, "--beams", 2, "--stop", "x"))
+        for flags in (["--temp", 0.5], ["--top-k", 3], ["--seed", 1], ["--samplers", "temperature"], ["--min-p", 0.1]):
+            self.assertIn(f"{flags[0]} does not go with --beams", self.fails(1, *RAW, "-p", PROMPT, "--beams", 2, *flags))
+        self.ok(*RAW, "-p", PROMPT, "-n", 2, "--beams", 2, "--temp", 0)
+        # Told before a model is loaded.
+        none = ["run", "-m", "/no/such/model", "-p", PROMPT]
+        self.assertIn("at least 128", self.fails(1, *none, "--kv-policy", "h2o", "--kv-budget", 10))
+        self.assertIn("--kv-audit", self.fails(1, *none, "--kv-audit"))
+        self.assertIn("--preemption swap", self.fails(1, *none, "--swap-space", "1M"))
+        self.assertRegex(self.fails(1, *none, "--chunk", 600), "--chunk 600 .*--batch-size 512")
         self.assertIn("reply", self.fails(1, *RAW, "-p", PROMPT, "-N", 2, "--kv-policy", "h2o", "--kv-budget", 128))
 
 

@@ -22,7 +22,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Steps the engine until `enough` of the outputs that came.
+// What the streams of a test have said so far.
 struct Outputs {
   int64_t tokens = 0;
   std::vector<int64_t> by_stream;

@@ -149,15 +149,6 @@ void PrintCsv(const BenchRow& row, bool first) {
   fmt::print("{}\n", values);
 }
 
-// The instruction set of the kernels that do the work: the end of a matrix kernel's name.
-std::string IsaOf(const Engine& engine) {
-  for (const BoundOp& op : engine.runner().bound().ops) {
-    const std::string_view name = op.kernel->name;
-    if (name.starts_with("linear")) return std::string(name.substr(name.rfind('.') + 1));
-  }
-  return "unknown";
-}
-
 // "llama Q4_K": the architecture, and the type of most of its bytes.
 std::string ModelType(const Engine& engine) {
   std::map<DType, uint64_t> bytes;
@@ -181,7 +172,7 @@ BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
     row.model_size += entry.tensor.bytes();
     row.model_n_params += entry.tensor.elements();
   }
-  row.isa = IsaOf(engine);
+  row.isa = engine.runner().isa();
   row.n_threads = engine.runner().n_threads();
   row.n_batch = engine.config().batch;
   row.kv_block_size = engine.kv_layout().block_size();

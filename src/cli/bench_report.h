@@ -15,7 +15,7 @@ struct BenchRow {
   std::string model_filename, model_type;
   int64_t model_size = 0;  // bytes of the tensors
   int64_t model_n_params = 0;
-  std::string isa;  // of the matrix kernels
+  std::string isa;  // the best of the kernels
   int n_threads = 0;
   int64_t n_batch = 0;
   int64_t kv_block_size = 0;

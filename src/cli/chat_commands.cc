@@ -92,16 +92,21 @@ Result<ChatAction> Save(ChatSession& session, std::string_view argument) {
              cached == 0 ? ""
                          : fmt::format(", the cache of {} tokens to {}", cached,
                                        ChatSession::CacheFile(path)));
+  const std::string why_not = session.WhyNothingIsKept();
+  if (!why_not.empty()) fmt::print("No cache is saved with it: {}.\n", why_not);
   return ChatAction::kNone;
 }
 
 Result<ChatAction> Load(ChatSession& session, std::string_view argument) {
   LUCID_ASSIGN_OR_RETURN(const std::string path, FilePath("/load", argument));
   LUCID_RETURN_IF_ERROR(session.Load(path));
-  const std::optional<Result<int64_t>> cached = session.LoadCache(path);
+  const std::string why_not = session.WhyNothingIsKept();
+  const std::optional<Result<int64_t>> cached =
+      why_not.empty() ? session.LoadCache(path) : std::nullopt;
   const bool useful = cached && *cached;
   fmt::print("Loaded a conversation ({} messages) from {}{}.\n", 2 * session.turns().size(), path,
              useful ? fmt::format(" and the cache of {} tokens", **cached) : "");
+  if (!why_not.empty()) fmt::print("No saved cache is used: {}.\n", why_not);
   if (cached && !useful) {
     fmt::print("The saved cache is not used: {}.\n", cached->error().message);
   }

@@ -102,26 +102,47 @@ Result<std::vector<TokenId>> ChatSession::Encode(const std::string* next_user) c
   return std::move(prompt.ids);
 }
 
-Result<Reply> ChatSession::Answer(const std::string& user, uint64_t rng_stream,
-                                  const OnText& on_text) {
+Result<FinishedReply> ChatSession::Answer(const std::string& user, uint64_t rng_stream,
+                                          const OnText& on_text) {
   const InterruptGuard guard;  // Ctrl-C while the prompt is made must not end the program either
   LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(settings_.sampling));
   Request request;
   LUCID_ASSIGN_OR_RETURN(request.prompt, Encode(&user));
-  if (static_cast<int64_t>(request.prompt.size()) >= engine_.context()) {
+  const auto n_prompt = static_cast<int64_t>(request.prompt.size());
+  if (n_prompt >= engine_.context()) {
     return Err(ErrorCode::kContextLength,
                "with this message the conversation has {} tokens and no room for a reply, for the "
                "context holds {}; the message was taken back (/clear forgets the conversation)",
-               request.prompt.size(), engine_.context());
+               n_prompt, engine_.context());
+  }
+  if (n_prompt >= limit()) {
+    return Err(ErrorCode::kCapacity,
+               "with this message the conversation has {} tokens and no room for a reply, for the "
+               "cache holds {}; the message was taken back (/clear forgets the conversation, a "
+               "larger --kv-memory holds more)",
+               n_prompt, limit());
   }
   request.sampling = sampling;
   request.max_tokens = settings_.max_tokens;
+  if (limit() < engine_.context() &&
+      (request.max_tokens < 0 || request.max_tokens > limit() - n_prompt)) {
+    request.max_tokens = limit() - n_prompt;
+  }
   request.stop = settings_.stop;
   request.rng_stream = rng_stream;
   ApplyCacheFlags(cache_, request);
   std::vector<TokenId> ids = request.prompt;
-  LUCID_ASSIGN_OR_RETURN(Reply reply, Generate(engine_, std::move(request),
-                                               [&](const TokenOutput& out) { on_text(out.text); }));
+  Result<FinishedReply> made = Generate(engine_, std::move(request), [&](const TokenOutput& out) {
+    on_text(out.text);
+    const KvCacheStats cache = engine_.Stats().cache;
+    if (cache.reserved_positions >= fullest_.reserved_positions) fullest_ = cache;
+  });
+  if (!made && made.error().code == ErrorCode::kCapacity) {
+    return Err(ErrorCode::kCapacity,
+               "{}; the message was taken back (a larger --kv-memory holds more)",
+               made.error().message);
+  }
+  LUCID_ASSIGN_OR_RETURN(FinishedReply reply, std::move(made));
   for (const TokenOutput& output : reply.outputs) ids.push_back(output.id);
   ids_ = std::move(ids);
   last_seed_ = sampling.seed;
@@ -129,7 +150,7 @@ Result<Reply> ChatSession::Answer(const std::string& user, uint64_t rng_stream,
   return reply;
 }
 
-void ChatSession::Count(const Reply& reply) {
+void ChatSession::Count(const FinishedReply& reply) {
   last_ = reply.stats;
   ++n_replies_;
   total_.prompt_tokens += reply.stats.prompt_tokens;
@@ -139,8 +160,8 @@ void ChatSession::Count(const Reply& reply) {
   total_.decode_seconds += reply.stats.decode_seconds;
 }
 
-Result<Reply> ChatSession::Say(std::string text, const OnText& on_text) {
-  LUCID_ASSIGN_OR_RETURN(Reply reply, Answer(text, 0, on_text));
+Result<FinishedReply> ChatSession::Say(std::string text, const OnText& on_text) {
+  LUCID_ASSIGN_OR_RETURN(FinishedReply reply, Answer(text, 0, on_text));
   if (reply.cause != StopCause::kAborted || !reply.text.empty()) {
     turns_.push_back({std::move(text), reply.text});
     n_retries_ = 0;
@@ -150,11 +171,11 @@ Result<Reply> ChatSession::Say(std::string text, const OnText& on_text) {
   return reply;
 }
 
-Result<Reply> ChatSession::Retry(const OnText& on_text) {
+Result<FinishedReply> ChatSession::Retry(const OnText& on_text) {
   if (turns_.empty()) return Err(ErrorCode::kInvalidArgument, "there is no reply to try again");
   ChatTurn last = std::move(turns_.back());
   turns_.pop_back();
-  Result<Reply> reply = Answer(last.user, n_retries_ + 1, on_text);
+  Result<FinishedReply> reply = Answer(last.user, n_retries_ + 1, on_text);
   const bool replaced = reply && (reply->cause != StopCause::kAborted || !reply->text.empty());
   if (replaced) {
     last.reply = reply->text;
@@ -180,8 +201,21 @@ void ChatSession::Clear() {
   n_retries_ = 0;
 }
 
-bool ChatSession::context_full() const {
-  return last_ && last_->prompt_tokens + last_->generated_tokens >= engine_.context();
+int64_t ChatSession::limit() const {
+  const bool bounded = *KvPolicyFromName(cache_.policy) != KvPolicy::kFull && !cache_.audit;
+  return bounded ? engine_.context() : std::min(engine_.context(), engine_.capacity());
+}
+
+bool ChatSession::full() const {
+  return last_ && last_->prompt_tokens + last_->generated_tokens >= limit();
+}
+
+std::string ChatSession::WhyNothingIsKept() const {
+  if (!engine_.config().prefix_sharing) return "--no-prefix-cache keeps none";
+  if (*KvPolicyFromName(cache_.policy) != KvPolicy::kFull) {
+    return fmt::format("--kv-policy {} keeps none", cache_.policy);
+  }
+  return "";
 }
 
 Result<int64_t> ChatSession::Save(const std::string& path) const {
@@ -198,8 +232,13 @@ Result<int64_t> ChatSession::Save(const std::string& path) const {
   }
   const std::string cache_file = CacheFile(path);
   int64_t kept = 0;
-  if (!ids.empty()) {
-    LUCID_ASSIGN_OR_RETURN(kept, engine_.SaveCache(cache_file, ids));
+  if (!ids.empty() && WhyNothingIsKept().empty()) {
+    const Result<int64_t> saved = engine_.SaveCache(cache_file, ids);
+    if (!saved) {
+      return Err(saved.error().code, "the conversation is saved in {}, its cache is not: {}", path,
+                 saved.error().message);
+    }
+    kept = *saved;
   }
   if (kept == 0) std::remove(cache_file.c_str());  // of an earlier conversation, or empty
   return kept;
@@ -239,13 +278,24 @@ std::string ChatSession::DescribeCache(int64_t tokens) const {
   const KvLayout& layout = engine_.kv_layout();
   const EngineStats stats = engine_.Stats();
   const KvCacheStats& cache = stats.cache;
-  std::string text = fmt::format("KV cache      {} for the conversation, {} for a full context\n",
-                                 FormatBytes(layout.BytesFor(tokens)),
-                                 FormatBytes(layout.BytesFor(engine_.context())));
+  std::string text;
+  if (*KvPolicyFromName(cache_.policy) == KvPolicy::kFull) {
+    text = fmt::format("KV cache      {} for the conversation, {} for a full context\n",
+                       FormatBytes(layout.BytesFor(tokens)),
+                       FormatBytes(layout.BytesFor(engine_.context())));
+  } else {
+    text = fmt::format(
+        "KV cache      {} at the end of the last reply: {} with a budget of {} tokens\n",
+        FormatBytes(last_ ? last_->kv_bytes : 0), cache_.policy, cache_.budget);
+  }
   text +=
       fmt::format("              of {}: {} held, {} kept for reuse, {} free\n",
                   FormatBytes(layout.Bytes(cache.total)), FormatBytes(layout.Bytes(cache.held)),
                   FormatBytes(layout.Bytes(cache.cached)), FormatBytes(layout.Bytes(cache.free)));
+  if (fullest_.reserved_positions > 0) {
+    text += fmt::format("blocks        at most {} of {} places used, {} unused in one sequence\n",
+                        fullest_.used_positions, fullest_.reserved_positions, fullest_.worst_waste);
+  }
   text += fmt::format("prefixes      {} of {} found, {} tokens; {} blocks copied, {} dropped\n",
                       cache.prefix_hits, Counted(cache.prefix_lookups, "prompt", "prompts"),
                       cache.prefix_hit_tokens, cache.copies, cache.evicted_blocks);

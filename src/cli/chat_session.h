@@ -36,17 +36,18 @@ class ChatSession {
 
   // Says something and streams the reply. Ctrl-C ends the reply, which then stays as far as it
   // came; if it had not begun, the turn is dropped (its text is empty and its cause kAborted).
-  // kContextLength with both numbers if the conversation no longer fits.
-  Result<Reply> Say(std::string text, const OnText& on_text);
+  // kContextLength or kCapacity with both numbers if the conversation no longer fits.
+  Result<FinishedReply> Say(std::string text, const OnText& on_text);
   // Replaces the last reply by another one. kInvalidArgument if there is none.
-  Result<Reply> Retry(const OnText& on_text);
+  Result<FinishedReply> Retry(const OnText& on_text);
   // Takes back the last turn. kInvalidArgument if there is none.
   Status Undo();
   void Clear();
 
   // Messages and settings as JSON, written under a temporary name and renamed; and beside it, in
   // CacheFile(path), what the cache holds of the conversation. Returns how many tokens that are;
-  // where there are none, no such file is there afterwards.
+  // where there are none, no such file is there afterwards. An error says if the JSON is saved
+  // nevertheless.
   Result<int64_t> Save(const std::string& path) const;
   // Reads such a file, or an array of messages. On an error everything is as before.
   Status Load(const std::string& path);
@@ -61,14 +62,19 @@ class ChatSession {
   ChatSettings& settings() { return settings_; }
   const std::vector<ChatTurn>& turns() const { return turns_; }
   uint64_t last_seed() const { return last_seed_; }
-  // True if the last reply ended because the context is full.
-  bool context_full() const;
+  // Tokens that a conversation may have: the context, or what the cache holds of it.
+  int64_t limit() const;
+  bool limit_is_cache() const { return limit() < engine_.context(); }
+  // True if the last reply ended because there are limit() tokens.
+  bool full() const;
+  // Why the cache neither keeps nor finds anything, as the end of a sentence; empty if it does.
+  std::string WhyNothingIsKept() const;
 
  private:
   nlohmann::ordered_json Messages(const std::string* next_user) const;
   Result<std::vector<TokenId>> Encode(const std::string* next_user) const;
-  Result<Reply> Answer(const std::string& user, uint64_t rng_stream, const OnText& on_text);
-  void Count(const Reply& reply);
+  Result<FinishedReply> Answer(const std::string& user, uint64_t rng_stream, const OnText& on_text);
+  void Count(const FinishedReply& reply);
   std::string DescribeCache(int64_t tokens) const;
 
   Engine& engine_;
@@ -85,6 +91,7 @@ class ChatSession {
   std::optional<RequestStats> last_;
   RequestStats total_;
   int64_t n_replies_ = 0;
+  KvCacheStats fullest_;  // the cache when most places were reserved, of this session's replies
 };
 
 }  // namespace lucid::cli

@@ -79,7 +79,8 @@ Status Run(const BatchFlags& flags, CommandContext& context) {
   LUCID_RETURN_IF_ERROR(run.Run());
   PrintSummary(run, done_before);
   const BatchTotals& totals = run.totals();
-  if (totals.no_capacity > 0 || (totals.failed > 0 && totals.answered + done_before == 0)) context.exit_code = 1;
+  if (totals.no_capacity > 0 || (totals.failed > 0 && totals.answered + done_before == 0))
+    context.exit_code = 1;
   if (totals.interrupted) context.exit_code = 130;  // as the shell reports Ctrl-C
   return {};
 }

@@ -4,6 +4,7 @@
 //
 // bench_measure.h says what is on the clock, bench_report.h what is printed.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -24,7 +25,7 @@ struct BenchFlags {
   EngineFlags engine;
   std::vector<int> threads = {0};
   std::vector<int64_t> prompts = {512}, gens = {128}, depths = {0}, batches = {512};
-  std::vector<std::string> kv = {"f16"};
+  std::vector<std::string> kv = {"f16"}, kv_k = {""}, kv_v = {""};  // "": as kv
   std::vector<int32_t> sequences = {1};
   int repetitions = 5;
   bool no_warmup = false;
@@ -69,6 +70,10 @@ Status RunTests(const BenchFlags& flags, ModelFlags model, const std::vector<Ben
 
 Status Run(const BenchFlags& flags) {
   const std::vector<BenchTest> tests = Tests(flags);
+  if (tests.empty()) {
+    return Err(ErrorCode::kInvalidArgument,
+               "there is nothing to measure: -p and -n name no test of at least one token");
+  }
   BenchPrinter printer(flags.format == "json"  ? BenchFormat::kJson
                        : flags.format == "csv" ? BenchFormat::kCsv
                                                : BenchFormat::kMarkdown);
@@ -77,10 +82,16 @@ Status Run(const BenchFlags& flags) {
   for (const int threads : flags.threads) {
     for (const int64_t batch : flags.batches) {
       for (const std::string& kv : flags.kv) {
-        model.threads = threads;
-        model.batch = batch;
-        model.kv = kv;
-        if (status) status = RunTests(flags, model, tests, printer);
+        for (const std::string& kv_k : flags.kv_k) {
+          for (const std::string& kv_v : flags.kv_v) {
+            model.threads = threads;
+            model.batch = batch;
+            model.kv = kv;
+            model.cache_type_k = kv_k;
+            model.cache_type_v = kv_v;
+            if (status) status = RunTests(flags, model, tests, printer);
+          }
+        }
       }
     }
   }
@@ -88,15 +99,27 @@ Status Run(const BenchFlags& flags) {
   return status;
 }
 
+// A list with commas. Every item is checked, and an empty one is an error, not passed over.
 template <typename T>
-CLI::Option* AddList(CLI::App& command, const char* name, std::vector<T>& values,
-                     const std::string& help) {
-  return command.add_option(name, values, help + "; a list")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->capture_default_str();
+void AddList(CLI::App& command, const char* name, std::vector<T>& values, const std::string& help,
+             const CLI::Validator& check) {
+  const auto read = [&values, check, name](const std::string& text) {
+    values.clear();
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      std::string item = text.substr(at, end - at);
+      at = end + 1;
+      const std::string problem =
+          item.empty() ? fmt::format("'{}' has an empty item", text) : check(item);
+      if (!problem.empty()) throw CLI::ValidationError(name, problem);
+      T value{};
+      if (!CLI::detail::lexical_cast(item, value)) throw CLI::ConversionError(item, name);
+      values.push_back(std::move(value));
+    }
+  };
+  command.add_option_function<std::string>(name, read, help + "; a list")
+      ->type_name("LIST")
+      ->default_str(fmt::format("{}", fmt::join(values, ",")));
 }
 
 std::vector<std::string> KvNames() {
@@ -112,19 +135,21 @@ void AddBenchCommand(CLI::App& root, CommandContext& context) {
   auto flags = std::make_shared<BenchFlags>();
   AddModelFlag(*command, flags->model.model);
   const CLI::Range tokens(int64_t{0}, int64_t{1} << 24);
-  AddList(*command, "-t,--threads", flags->threads, "threads; 0: one per physical core")
-      ->check(CLI::Range(0, 1024));
-  AddList(*command, "-p,--n-prompt", flags->prompts, "prompt tokens; 0: no such test")
-      ->check(tokens);
-  AddList(*command, "-n,--n-gen", flags->gens, "generated tokens; 0: no such test")->check(tokens);
-  AddList(*command, "-d,--n-depth", flags->depths, "tokens that are in the cache before")
-      ->check(tokens);
-  AddList(*command, "-b,--batch-size", flags->batches, "most tokens computed in one step")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
-  AddList(*command, "--kv", flags->kv, "type of the cache: " + KvTypeNames())
-      ->check(CLI::IsMember(KvNames()));
-  AddList(*command, "--batch", flags->sequences, "sequences at once, each with tokens of its own")
-      ->check(CLI::Range(1, 4096));
+  AddList(*command, "-t,--threads", flags->threads, "threads; 0: one per physical core",
+          CLI::Range(0, 1024));
+  AddList(*command, "-p,--n-prompt", flags->prompts, "prompt tokens; 0: no such test", tokens);
+  AddList(*command, "-n,--n-gen", flags->gens, "generated tokens; 0: no such test", tokens);
+  AddList(*command, "-d,--n-depth", flags->depths, "tokens that are in the cache before", tokens);
+  AddList(*command, "-b,--batch-size", flags->batches, "most tokens computed in one step",
+          CLI::Range(int64_t{1}, int64_t{65536}));
+  AddList(*command, "--kv", flags->kv, "type of the cache: " + KvTypeNames(),
+          CLI::IsMember(KvNames()));
+  AddList(*command, "--cache-type-k", flags->kv_k, "type of cached keys beside --kv (also -ctk)",
+          CLI::IsMember(KvNames()));
+  AddList(*command, "--cache-type-v", flags->kv_v, "type of cached values beside --kv (also -ctv)",
+          CLI::IsMember(KvNames()));
+  AddList(*command, "--batch", flags->sequences, "sequences at once, each with tokens of its own",
+          CLI::Range(1, 4096));
   command->add_option("-r,--repetitions", flags->repetitions, "samples of each test")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -75,7 +75,7 @@ class ChatLoop {
   // Streams what `answer` says, then what is to be known about it.
   template <typename Answer>
   void Show(Answer answer) {
-    const Result<Reply> reply = answer([](std::string_view text) {
+    const Result<FinishedReply> reply = answer([](std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     });
@@ -89,13 +89,14 @@ class ChatLoop {
       fmt::print(stderr, "{}\n",
                  reply->text.empty() ? "(stopped before the reply began; nothing has changed)"
                                      : "(stopped)");
-    } else if (reply->cause == StopCause::kLength && session_.context_full()) {
-      fmt::print(stderr, "(the context is full; /clear forgets the conversation)\n");
+    } else if (reply->cause == StopCause::kLength && session_.full()) {
+      fmt::print(stderr, "(the {} is full; /clear forgets the conversation)\n",
+                 session_.limit_is_cache() ? "cache" : "context");
     }
     if (session_.settings().stats) ShowStats(*reply);
   }
 
-  void ShowStats(const Reply& reply) {
+  void ShowStats(const FinishedReply& reply) {
     const bool dim = isatty(STDERR_FILENO) != 0;
     fmt::print(stderr, "{}{}{}\n", dim ? "\x1b[2m" : "", StatsLine(reply, session_.last_seed()),
                dim ? "\x1b[0m" : "");
@@ -112,10 +113,12 @@ class ChatLoop {
 
 Status Chat(const ChatFlags& flags) {
   LUCID_RETURN_IF_ERROR(CheckSettings(flags.settings));
+  LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, flags.engine));
   EngineFlags engine_flags = flags.engine;
   engine_flags.parallel = flags.cache.audit ? 2 : 1;  // the full cache beside the bounded one
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          LoadEngine(flags.model, engine_flags));
+  LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, *engine));
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   std::optional<ChatTemplate> own;
   LUCID_ASSIGN_OR_RETURN(const ChatTemplate* chat_template,

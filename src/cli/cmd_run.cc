@@ -37,6 +37,7 @@ struct RunFlags {
   int32_t beams = 0;
   double length_penalty = BeamOptions().length_penalty;
   CLI::Option* parallel_option = nullptr;
+  const CLI::App* command = nullptr;
 
   // More than the one reply that streams as it comes.
   bool several() const { return n_replies > 1 || beams > 0; }
@@ -136,17 +137,12 @@ void PrintLogprobs(const Tokenizer& tokenizer, const TokenOutput& out) {
   fmt::print("\n");
 }
 
-// A log-probability as JSON: null where it is minus infinity.
-Json Number(double x) {
-  return std::isfinite(x) ? Json(x) : Json(nullptr);
-}
-
 Json ProbsJson(const Tokenizer& tokenizer, std::span<const TokenProb> list) {
   Json array = Json::array();
   for (const TokenProb& t : list) {
     array.push_back({{"id", t.id},
                      {"token", std::string(tokenizer.PieceBytes(t.id))},
-                     {"logprob", Number(t.logprob)}});
+                     {"logprob", JsonNumber(t.logprob)}});
   }
   return array;
 }
@@ -165,17 +161,17 @@ Json ExplainJson(const Tokenizer& tokenizer, const SampleReport& report) {
   return {{"stages", std::move(stages)},
           {"top_before", ProbsJson(tokenizer, report.top_before)},
           {"top_after", ProbsJson(tokenizer, report.top_after)},
-          {"draw", Number(report.draw)},
+          {"draw", JsonNumber(report.draw)},
           {"final_prob", report.final_prob}};
 }
 
-Json ReplyJson(const Tokenizer& tokenizer, const Reply& reply) {
+Json ReplyJson(const Tokenizer& tokenizer, const FinishedReply& reply) {
   Json tokens = Json::array();
   for (const TokenOutput& out : reply.outputs) {
     Json token = {
         {"id", out.id}, {"token", std::string(tokenizer.PieceBytes(out.id))}, {"text", out.text}};
     if (out.logprobs) {
-      token["logprob"] = Number(out.logprobs->chosen);
+      token["logprob"] = JsonNumber(out.logprobs->chosen);
       token["top_logprobs"] = ProbsJson(tokenizer, out.logprobs->top);
     }
     if (out.explain) token["explain"] = ExplainJson(tokenizer, *out.explain);
@@ -194,13 +190,14 @@ Json ReplyJson(const Tokenizer& tokenizer, const Reply& reply) {
            {{"prefill_seconds", s.prefill_seconds},
             {"decode_seconds", s.decode_seconds},
             {"prompt_tokens_per_second", s.prefill_tokens_per_second()},
-            {"decode_tokens_per_second", s.decode_tokens_per_second()}}},
+            {"decode_tokens_per_second", s.decode_tokens_per_second()},
+            {"preemptions", s.preemptions}}},
           {"kv", CacheFigures(s)}};
 }
 
 // One reply's members lie in the object itself, those of several in a list "replies".
 Json ResultJson(const RunFlags& flags, const Engine& engine, const Tokenizer& tokenizer,
-                const std::vector<Reply>& replies, const Request& request) {
+                const std::vector<FinishedReply>& replies, const Request& request) {
   Json json = {{"model", engine.config().model}};
   if (!flags.several()) json.update(ReplyJson(tokenizer, replies[0]));
   json["seed"] = request.sampling.seed;
@@ -210,7 +207,7 @@ Json ResultJson(const RunFlags& flags, const Engine& engine, const Tokenizer& to
   if (flags.several()) {
     for (size_t i = 0; i < replies.size(); ++i) {
       Json reply = {{"index", i}};
-      if (flags.beams > 0) reply["score"] = Number(replies[i].score);
+      if (flags.beams > 0) reply["score"] = JsonNumber(replies[i].score);
       reply.update(ReplyJson(tokenizer, replies[i]));
       json["replies"].push_back(std::move(reply));
     }
@@ -225,7 +222,8 @@ void PrintToken(const Tokenizer& tokenizer, const TokenOutput& out, size_t index
   if (out.logprobs) PrintLogprobs(tokenizer, out);
 }
 
-void PrintReplies(const Tokenizer& tokenizer, const std::vector<Reply>& replies, bool scores) {
+void PrintReplies(const Tokenizer& tokenizer, const std::vector<FinishedReply>& replies,
+                  bool scores) {
   for (size_t i = 0; i < replies.size(); ++i) {
     fmt::print("{}--- reply {}{} ---\n", i > 0 ? "\n" : "", i + 1,
                scores ? fmt::format(", score {:.4f}", replies[i].score) : "");
@@ -253,16 +251,18 @@ Result<Request> MakeRequest(const RunFlags& flags, const SamplerParams& sampling
 }
 
 // Figures are for people: on a terminal, or where asked for.
-void PrintStats(const RunFlags& flags, const std::vector<Reply>& replies, uint64_t seed) {
+void PrintStats(const RunFlags& flags, const std::vector<FinishedReply>& replies, uint64_t seed) {
   if (flags.no_stats || !(flags.stats || (isatty(STDOUT_FILENO) && !flags.json))) return;
   fmt::print(stderr, "\n");
-  for (const Reply& reply : replies) fmt::print(stderr, "{}\n", StatsLine(reply, seed));
+  for (const FinishedReply& reply : replies) fmt::print(stderr, "{}\n", StatsLine(reply, seed));
 }
 
 Status Run(const RunFlags& flags, CommandContext& context) {
   LUCID_ASSIGN_OR_RETURN(const SamplerParams sampling, ToSamplerParams(flags.sampling));
   LUCID_RETURN_IF_ERROR(
       SamplerChain::Create(sampling));  // a wrong value is told before a model is loaded for it
+  if (flags.beams > 0) LUCID_RETURN_IF_ERROR(CheckNothingDraws(*flags.command, flags.sampling));
+  LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, flags.engine));
   EngineFlags engine_flags = flags.engine;
   if (flags.parallel_option->count() == 0) {
     // An audit runs the full cache beside the bounded one.
@@ -276,7 +276,7 @@ Status Run(const RunFlags& flags, CommandContext& context) {
   const bool tables = flags.explain || flags.logprobs >= 0;
   const bool live = !flags.json && !flags.several();
   size_t index = 0;
-  LUCID_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
+  LUCID_ASSIGN_OR_RETURN(const std::vector<FinishedReply> replies,
                          GenerateAll(*engine, request, [&](const TokenOutput& out) {
                            if (!live) return;
                            PrintToken(*tokenizer, out, index++);
@@ -295,7 +295,7 @@ Status Run(const RunFlags& flags, CommandContext& context) {
   }
   if (std::fflush(stdout) != 0) return Err(ErrorCode::kIo, "cannot write to standard output");
   PrintStats(flags, replies, sampling.seed);
-  for (const Reply& reply : replies) {
+  for (const FinishedReply& reply : replies) {
     if (reply.cause == StopCause::kAborted) context.exit_code = 130;  // as the shell has it
   }
   return {};
@@ -332,6 +332,7 @@ void AddRunCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("run", "Answer one prompt, streaming");
   auto flags = std::make_shared<RunFlags>();
   AddModelFlags(*command, flags->model);
+  flags->command = command;
   AddSamplingFlags(*command, flags->sampling);
   AddReplyFlags(*command, *flags);
   AddChunkFlag(*command, flags->engine);

@@ -31,17 +31,17 @@ bool InterruptGuard::interrupted() {
   return g_interrupted != 0;
 }
 
-Result<std::vector<Reply>> GenerateAll(Engine& engine, Request request,
-                                       const std::function<void(const TokenOutput&)>& on_output) {
+Result<std::vector<FinishedReply>> GenerateAll(
+    Engine& engine, Request request, const std::function<void(const TokenOutput&)>& on_output) {
   const InterruptGuard guard;
-  std::vector<Reply> replies(static_cast<size_t>(std::max(request.n, 1)));
+  std::vector<FinishedReply> replies(static_cast<size_t>(std::max(request.n, 1)));
   LUCID_ASSIGN_OR_RETURN(Stream stream, engine.Submit(std::move(request)));
   while (!stream.ended()) {
     if (InterruptGuard::interrupted()) stream.Abort();
     engine.Step();
     while (std::optional<TokenOutput> output = stream.TryNext()) {
       if (output->error) return tl::unexpected<Error>(*output->error);
-      Reply& reply = replies[static_cast<size_t>(output->index)];
+      FinishedReply& reply = replies[static_cast<size_t>(output->index)];
       reply.text += output->text;
       if (output->cause != StopCause::kNone) {
         reply.cause = output->cause;
@@ -55,14 +55,14 @@ Result<std::vector<Reply>> GenerateAll(Engine& engine, Request request,
   return replies;
 }
 
-Result<Reply> Generate(Engine& engine, Request request,
-                       const std::function<void(const TokenOutput&)>& on_output) {
-  LUCID_ASSIGN_OR_RETURN(std::vector<Reply> replies,
+Result<FinishedReply> Generate(Engine& engine, Request request,
+                               const std::function<void(const TokenOutput&)>& on_output) {
+  LUCID_ASSIGN_OR_RETURN(std::vector<FinishedReply> replies,
                          GenerateAll(engine, std::move(request), on_output));
   return std::move(replies[0]);
 }
 
-std::string StatsLine(const Reply& reply, uint64_t seed) {
+std::string StatsLine(const FinishedReply& reply, uint64_t seed) {
   const RequestStats& s = reply.stats;
   std::string line = fmt::format("prompt {} tokens", s.prompt_tokens);
   if (s.cached_tokens > 0) line += fmt::format(" ({} cached)", s.cached_tokens);

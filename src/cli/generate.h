@@ -22,7 +22,7 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
-struct Reply {
+struct FinishedReply {
   std::string text;
   std::vector<TokenOutput> outputs;  // one per token, the last with the stop cause
   StopCause cause = StopCause::kNone;
@@ -32,14 +32,14 @@ struct Reply {
 
 // Submits and steps until every reply of the request has ended, or until Ctrl-C (cause kAborted;
 // what was said stays). `on_output` sees each token as it comes. One error ends all.
-Result<std::vector<Reply>> GenerateAll(Engine& engine, Request request,
-                                       const std::function<void(const TokenOutput&)>& on_output);
+Result<std::vector<FinishedReply>> GenerateAll(
+    Engine& engine, Request request, const std::function<void(const TokenOutput&)>& on_output);
 // The same for a request of one reply.
-Result<Reply> Generate(Engine& engine, Request request,
-                       const std::function<void(const TokenOutput&)>& on_output);
+Result<FinishedReply> Generate(Engine& engine, Request request,
+                               const std::function<void(const TokenOutput&)>& on_output);
 
 // "prompt 12 tokens (4 cached) 345.6 tok/s | reply 64 tokens 123.4 tok/s | stop: length | seed 7 |
 // cache 1.2 MiB", and what a bounded cache cost.
-std::string StatsLine(const Reply& reply, uint64_t seed);
+std::string StatsLine(const FinishedReply& reply, uint64_t seed);
 
 }  // namespace lucid::cli

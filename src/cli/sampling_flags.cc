@@ -12,6 +12,8 @@ namespace lucid::cli {
 
 namespace {
 
+constexpr const char* kGroup = "Sampling";
+
 // The parser of the flags would take the nearest number that there is, and so give another seed
 // than the user's.
 std::string CheckSeed(const std::string& text) {
@@ -28,7 +30,7 @@ void AddSamplingFlags(CLI::App& command, SamplingFlags& flags) {
   std::string names;
   for (const SamplerInfo& info : AllSamplers())
     names += (names.empty() ? "" : ";") + std::string(info.name);
-  const std::string group = "Sampling";
+  const std::string group = kGroup;
   const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command.add_option(name, value, help)->capture_default_str()->group(group);
   };
@@ -73,6 +75,17 @@ Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text) {
 }
 
 }  // namespace
+
+Status CheckNothingDraws(const CLI::App& command, const SamplingFlags& flags) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() != kGroup || option->count() == 0) continue;
+    const std::string name = option->get_name();
+    if (name == "--temp" && flags.params.temperature == 0) continue;
+    return Err(ErrorCode::kInvalidArgument, "{} does not go with --beams, which draws nothing",
+               name);
+  }
+  return {};
+}
 
 Result<SamplerParams> ToSamplerParams(const SamplingFlags& flags) {
   SamplerParams params = flags.params;

@@ -1,4 +1,4 @@
-// Flags of the sampler chain, shared by run and chat, under llama.cpp's names.
+// Flags of the sampler chain, shared by run, chat and batch, under llama.cpp's names.
 #pragma once
 
 #include <string>
@@ -17,6 +17,10 @@ struct SamplingFlags {
 };
 
 void AddSamplingFlags(CLI::App& command, SamplingFlags& flags);
+
+// kInvalidArgument names a flag that was given and means nothing to a beam search, which draws
+// nothing. Penalties and --logit-bias, which the engine refuses, are among them; --temp 0 is not.
+Status CheckNothingDraws(const CLI::App& command, const SamplingFlags& flags);
 
 // The parameters with the seed drawn where none was given. kInvalidArgument names the flag and
 // value.

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostAlternatives = 1000;  // of top_logprobs
+constexpr int64_t kMostAlternatives = 20;  // of logprobs and top_logprobs, as OpenAI and vLLM
 
 // What a value is called in an error: its beginning, as JSON.
 std::string Shown(const Json& value) {

@@ -6,19 +6,16 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "base/rng.h"
+#include "text/jinja_text.h"
 
 namespace lucid {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Minus infinity has no spelling in JSON.
-Json Number(double x) {
-  return std::isfinite(x) ? Json(x) : Json(nullptr);
-}
 
 const char* ErrorType(int status) {
   return status < 500 ? "invalid_request_error" : "server_error";
@@ -44,6 +41,10 @@ int64_t CountCharacters(std::string_view text) {
 }
 
 }  // namespace
+
+Json JsonNumber(double x) {
+  return std::isfinite(x) ? Json(x) : Json(nullptr);
+}
 
 int HttpStatus(ErrorCode code) {
   switch (code) {
@@ -88,8 +89,8 @@ Json CacheFigures(const RequestStats& stats) {
                   {"attention_dropped", stats.eviction.dropped_share()}};
   if (stats.audit) {
     figures["audit"] = {{"positions", stats.audit->positions},
-                        {"mean_kl", Number(stats.audit->mean_kl)},
-                        {"max_kl", Number(stats.audit->max_kl)},
+                        {"mean_kl", JsonNumber(stats.audit->mean_kl)},
+                        {"max_kl", JsonNumber(stats.audit->max_kl)},
                         {"same_top1", stats.audit->same_top1}};
   }
   return figures;
@@ -155,7 +156,7 @@ Json TokenJson(const Tokenizer* tokenizer, TokenId id, float logprob) {
   const std::string bytes = Spelled(tokenizer, id);
   Json values = Json::array();
   for (const char byte : bytes) values.push_back(static_cast<unsigned char>(byte));
-  return {{"token", bytes}, {"logprob", Number(logprob)}, {"bytes", std::move(values)}};
+  return {{"token", bytes}, {"logprob", JsonNumber(logprob)}, {"bytes", std::move(values)}};
 }
 
 template <typename Tokens>
@@ -172,6 +173,27 @@ Json ChatLogprobs(const Tokenizer* tokenizer, const Tokens& tokens) {
   return {{"content", std::move(content)}};
 }
 
+// A token's text; where it is not UTF-8 by itself, its bytes as "bytes:\xe2\x82".
+std::string Shown(const std::string& bytes) {
+  if (jinja::IsValidUtf8(bytes)) return bytes;
+  std::string text = "bytes:";
+  for (const char byte : bytes) {
+    text += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  }
+  return text;
+}
+
+// Members of an object have different names: of tokens with one text the most likely, which comes
+// first, stays.
+Json TopLogprobs(const Tokenizer* tokenizer, std::span<const TokenProb> list) {
+  Json top = Json::object();
+  for (const TokenProb& other : list) {
+    const std::string text = Shown(Spelled(tokenizer, other.id));
+    if (!top.contains(text)) top[text] = JsonNumber(other.logprob);
+  }
+  return top;
+}
+
 template <typename Tokens>
 Json TextLogprobs(const Tokenizer* tokenizer, const Tokens& tokens) {
   Json json = {{"tokens", Json::array()},
@@ -181,14 +203,9 @@ Json TextLogprobs(const Tokenizer* tokenizer, const Tokens& tokens) {
   int64_t offset = 0;
   for (const auto& token : tokens) {
     const std::string bytes = Spelled(tokenizer, token.id);
-    Json top = Json::object();
-    for (const TokenProb& other : token.logprobs.top) {
-      // An ordered object searches its members one by one; two tokens may spell the same.
-      top.push_back({Spelled(tokenizer, other.id), Number(other.logprob)});
-    }
-    json["tokens"].push_back(bytes);
-    json["token_logprobs"].push_back(Number(token.logprobs.chosen));
-    json["top_logprobs"].push_back(std::move(top));
+    json["tokens"].push_back(Shown(bytes));
+    json["token_logprobs"].push_back(JsonNumber(token.logprobs.chosen));
+    json["top_logprobs"].push_back(TopLogprobs(tokenizer, token.logprobs.top));
     json["text_offset"].push_back(offset);
     offset += CountCharacters(bytes);
   }
@@ -211,7 +228,7 @@ Json CompletionBuilder::ChoiceJson(size_t index) const {
                                            : TextLogprobs(tokenizer_, choice.tokens);
   json["finish_reason"] = FinishReason(choice.cause);
   json["stop_cause"] = StopCauseName(choice.cause);
-  if (beams_) json["score"] = Number(choice.score);
+  if (beams_) json["score"] = JsonNumber(choice.score);
   json["kv"] = CacheFigures(choice.stats);
   return json;
 }

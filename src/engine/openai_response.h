@@ -17,6 +17,8 @@
 namespace lucid {
 
 // 400, 404, 500 or 503.
+// A log-probability; null where it is minus infinity, which JSON cannot spell.
+nlohmann::ordered_json JsonNumber(double x);
 int HttpStatus(ErrorCode code);
 // {"error": {"message", "type", "param", "code"}}
 nlohmann::ordered_json ErrorBody(const ApiError& error);

@@ -21,6 +21,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
       LUCID_RETURN_IF_ERROR(VerifyPlan(runner->plan_));
     }
   }
+  runner->isa_ = tables.front()->isa;
   Sizes sizes;
   sizes.tokens = options.max_tokens;
   sizes.outputs = options.max_outputs;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/buffer.h"
@@ -57,6 +58,8 @@ class Runner {
   // The threads of a step. Idle between two steps, and then free for other work; not during Run().
   ThreadPool& pool() { return *pool_; }
   int n_threads() const { return pool_->size(); }
+  // The best instruction set of the kernels; "reference" for that backend.
+  std::string_view isa() const { return isa_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }
 
  private:
@@ -72,6 +75,7 @@ class Runner {
   BoundPlan bound_;
   std::unique_ptr<ThreadPool> pool_;
   RunnerOptions options_;
+  std::string_view isa_;
   int64_t vocab_ = 0;
   StepView last_step_;
 };
