@@ -284,7 +284,7 @@ class Files(ChatCase):
         self.assertFalse((self.path / "stale.json.kv").exists())
 
     def test_a_cache_that_is_not_kept_is_not_promised(self):
-        path = self.path / "kept.json"
+        path = self.path / "unkept.json"
         for flags, why in ((["--no-prefix-cache"], "--no-prefix-cache keeps none"),
                            (["--kv-policy", "h2o", "--kv-budget", "128"], "--kv-policy h2o keeps none")):
             with self.subTest(flags):
@@ -293,9 +293,9 @@ class Files(ChatCase):
                 self.assertEqual(err, "")
                 self.assertIn(f"Loaded a conversation (2 messages) from {path}.\nNo saved cache is used: {why}.", out)
                 self.assertIn(f"Saved the conversation (2 messages) to {path}.\nNo cache is saved with it: {why}.", out)
-                self.assertFalse((self.path / "kept.json.kv").exists())
-        (self.path / "kept.json.kv").mkdir()
-        (self.path / "kept.json.kv" / "x").write_text("")
+                self.assertFalse((self.path / "unkept.json.kv").exists())
+        (self.path / "unkept.json.kv").mkdir()
+        (self.path / "unkept.json.kv" / "x").write_text("")
         _, err = self.say(PROMPT, f"/save {path}")
         self.assertIn(f"the conversation is saved in {path}, its cache is not", err)
 

@@ -122,7 +122,10 @@ void AddRequestCacheFlags(CLI::App& command, RequestCacheFlags& flags) {
       ->check(CLI::IsMember(PolicyNames()))
       ->capture_default_str();
   command
-      .add_option("--kv-budget", flags.budget, "tokens that the cache keeps under such a policy")
+      .add_option(
+          "--kv-budget", flags.budget,
+          "tokens that the cache keeps under such a policy; snapkv bounds the prompt's only, "
+          "the reply comes on top")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command.add_flag("--kv-audit", flags.audit,

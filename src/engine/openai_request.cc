@@ -209,6 +209,8 @@ constexpr Field kFields[] = {
      [](Reader& r, const Json& v) {
        r.ReadWhole(v, r.request().priority, -kMostWhole, kMostWhole);
      }},
+    {"deadline", true, true, false,
+     [](Reader& r, const Json& v) { r.ReadReal(v, r.request().deadline_seconds); }},
     {"user", true, true, false, [](Reader& r, const Json& v) { r.Read(v, r.request().client); }},
     {"use_beam_search", true, true, false, [](Reader& r, const Json& v) { r.Read(v, r.beams); }},
     {"length_penalty", true, true, false,

@@ -4,9 +4,9 @@
 //
 // Members that are null count as absent; those that are unknown or not supported are errors, never
 // passed over. Beyond OpenAI's members, under the names of vLLM and of our flags: top_k, min_p,
-// typical_p, repetition_penalty, ignore_eos, priority (higher runs first), use_beam_search (n is
-// the width) with length_penalty, kv_policy, kv_budget, kv_audit, chat_template_kwargs,
-// add_generation_prompt, continue_final_message.
+// typical_p, repetition_penalty, ignore_eos, priority (higher runs first), deadline (seconds after
+// which the reply ends), use_beam_search (n is the width) with length_penalty, kv_policy,
+// kv_budget, kv_audit, chat_template_kwargs, add_generation_prompt, continue_final_message.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
