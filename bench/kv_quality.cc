@@ -273,7 +273,7 @@ void RunNeedle(const Flags& flags) {
   const Tokenizer& tokenizer = *Get(engine->tokenizer());
   const std::vector<TokenId> filler = ReadIds(flags, *engine);
   const std::vector<double> depths = {0.05, 0.25, 0.5, 0.75, 0.95};
-  constexpr int kNumbers = 3;
+  constexpr int kNumbers = 2;
   fmt::print("share of right answers, mean log-probability of the answer; depth of the needle\n");
   fmt::print("| policy | budget | length |");
   for (const double depth : depths) fmt::print(" {:.0f} % |", 100 * depth);
