@@ -98,6 +98,7 @@ void EngineLoop::Stop() {
   worker_.join();
   running_.store(false);
   const std::lock_guard lock(step_mutex_);
+  TakeTasks();  // a request that the worker has not seen has a reader too
   for (const auto& [id, request] : requests_) request->stream->Wake();
 }
 
