@@ -49,7 +49,7 @@ std::unique_ptr<Engine> Load(const Flags& flags, KvType type, int64_t context) {
   config.n_threads = static_cast<int>(flags.threads);
   config.context = context;
   config.cache_type_k = config.cache_type_v = type;
-  config.n_parallel = 2;  // an audited request has a shadow
+  config.n_parallel = 1;
   return Get(Engine::Load(config));
 }
 

@@ -114,10 +114,8 @@ class ChatLoop {
 Status Chat(const ChatFlags& flags) {
   LUCID_RETURN_IF_ERROR(CheckSettings(flags.settings));
   LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, flags.engine));
-  EngineFlags engine_flags = flags.engine;
-  engine_flags.parallel = flags.cache.audit ? 2 : 1;  // the full cache beside the bounded one
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                         LoadEngine(flags.model, engine_flags));
+                         LoadEngine(flags.model, flags.engine));
   LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, *engine));
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   std::optional<ChatTemplate> own;

@@ -265,8 +265,7 @@ Status Run(const RunFlags& flags, CommandContext& context) {
   LUCID_RETURN_IF_ERROR(CheckCacheFlags(flags.cache, flags.engine));
   EngineFlags engine_flags = flags.engine;
   if (flags.parallel_option->count() == 0) {
-    // An audit runs the full cache beside the bounded one.
-    engine_flags.parallel = std::max({flags.n_replies, flags.beams, flags.cache.audit ? 2 : 1});
+    engine_flags.parallel = std::max({flags.n_replies, flags.beams, 1});
   }
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                          LoadEngine(flags.model, engine_flags));

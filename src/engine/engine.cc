@@ -158,7 +158,8 @@ Status Engine::Impl::StartRunner() {
   options.isa = config.isa;
   options.n_threads = config.n_threads;
   options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, kLogitRows});
-  options.max_outputs = int64_t{config.n_parallel} + kLogitRows;
+  // Of every sequence one, of its shadow another.
+  options.max_outputs = 2 * int64_t{config.n_parallel} + kLogitRows;
   options.kv = {.k_type = config.cache_type_k,
                 .v_type = config.cache_type_v,
                 .block_size = config.kv_block_size};

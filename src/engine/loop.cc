@@ -179,6 +179,7 @@ Status EngineLoop::AddSequences(ActiveRequest& request) {
   if (request.auditor != nullptr) {
     SequenceSpec spec = SpecOf(request, nullptr);
     spec.share = false;  // a row that the cache had would be one that is not audited
+    spec.companion = true;
     Result<SequenceId> shadow = scheduler_.Add(std::move(spec));
     if (!shadow) {
       scheduler_.Remove(reply->sequence);

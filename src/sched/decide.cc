@@ -115,6 +115,7 @@ class Decision {
   int64_t prefill_tokens_ = 0;
   StepLoad load_;
   int64_t n_running_ = 0;   // not preempted
+  int64_t n_places_ = 0;    // of them, those that take a place among max_sequences
   size_t blocked_end_ = 0;  // blocked victims at and behind this are taken
   size_t tail_end_ = 0;     // everything at and behind this is preempted
   std::vector<Chunk> admitted_decode_;
@@ -135,18 +136,23 @@ Decision::Decision(const SchedulerState& state) : state_(state), cache_(*state.c
       running_.begin(), running_.end(),
       [](const RunningSequence& a, const RunningSequence& b) { return Before(a.rank, b.rank); });
   n_running_ = static_cast<int64_t>(running_.size());
+  n_places_ = std::count_if(running_.begin(), running_.end(), [](const RunningSequence& runner) {
+    return !runner.sequence->spec.companion;
+  });
   blocked_end_ = tail_end_ = running_.size();
-  // With every place taken and somebody to serve nobody comes in: no need to rank the queue.
+  // With every place taken and somebody to serve only companions come in: no need to rank the rest.
   const auto runs = [](const RunningSequence& runner) {
     return runner.active() && runner.sequence->to_compute() > 0;
   };
-  if (n_running_ < options.max_sequences || std::none_of(running_.begin(), running_.end(), runs)) {
-    for (const Sequence* sequence : state.sequences) {
-      if (sequence->status == SequenceStatus::kRunning || sequence->blocked) continue;
+  const bool open =
+      n_places_ < options.max_sequences || std::none_of(running_.begin(), running_.end(), runs);
+  for (const Sequence* sequence : state.sequences) {
+    if (sequence->status == SequenceStatus::kRunning || sequence->blocked) continue;
+    if (open || sequence->spec.companion) {
       candidates_.push_back({sequence, ranking.Of(*sequence)});
     }
-    std::make_heap(candidates_.begin(), candidates_.end(), Later);
   }
+  std::make_heap(candidates_.begin(), candidates_.end(), Later);
   available_ = cache_.available();
   chunk_ = options.chunk > 0 ? std::min(options.chunk, options.max_step_tokens)
                              : options.max_step_tokens;
@@ -192,6 +198,7 @@ void Decision::Preempt(size_t victim) {
   runner.count = 0;
   runner.taken = {};
   --n_running_;
+  if (!sequence.spec.companion) --n_places_;
   plan_.preempt.push_back(sequence.id);
 }
 
@@ -213,10 +220,10 @@ bool Decision::TakeBlocks(size_t asker, int64_t n_tokens) {
 // Forks run at once, over the limit if need be: a beam's twin often takes the place of a sibling
 // that is given up a moment later. If too many are left the newest give way.
 void Decision::PreemptExcess() {
-  while (n_running_ > state_.options.max_sequences) {
+  while (n_places_ > state_.options.max_sequences) {
     size_t newest = running_.size();
     for (size_t i = 0; i < running_.size(); ++i) {
-      if (running_[i].preempted) continue;
+      if (running_[i].preempted || running_[i].sequence->spec.companion) continue;
       if (newest == running_.size() || running_[i].rank.id > running_[newest].rank.id) newest = i;
     }
     Preempt(newest);
@@ -401,7 +408,8 @@ void Decision::Admit() {
 }
 
 bool Decision::AdmitOne(const Sequence& sequence, const PrefixPeek& peek) {
-  if (n_running_ >= state_.options.max_sequences) return false;
+  const bool companion = sequence.spec.companion;
+  if (!companion && n_places_ >= state_.options.max_sequences) return false;
   const bool swapped = sequence.status == SequenceStatus::kSwapped;
   const bool alone = n_running_ == 0;  // then it fits: Scheduler::Add saw to that
   const PoolCounts back = swapped ? cache_.SwapNeed(sequence.kv) : PoolCounts{};
@@ -431,6 +439,7 @@ bool Decision::AdmitOne(const Sequence& sequence, const PrefixPeek& peek) {
   }
   available_ -= need;
   ++n_running_;
+  if (!companion) ++n_places_;
   (swapped ? plan_.swap_in : plan_.admit).push_back(sequence.id);
   admitted_.emplace_back(&sequence, first);
   return true;

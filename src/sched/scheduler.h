@@ -41,7 +41,7 @@ enum class PreemptionMode : int8_t {
 
 struct SchedulerOptions {
   int64_t max_step_tokens = 512;  // most tokens in a step (--batch-size)
-  int64_t max_sequences = 16;     // most sequences that run at once (--parallel)
+  int64_t max_sequences = 16;     // most sequences that run at once, companions aside (--parallel)
   int64_t max_waiting = 1024;     // most that wait; one more is refused
   int64_t chunk = 0;              // most prefill tokens in a step; 0: max_step_tokens
   double itl_target_seconds = 0;  // > 0: while sequences decode, prefill chunks are as long as the

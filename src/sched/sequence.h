@@ -28,6 +28,9 @@ struct SequenceSpec {
   std::string client;           // fairness between equals: who has been served least comes first
   bool share = true;            // takes part in prefix sharing
   uint64_t root = 0;            // see KvCache::Open
+  // Goes beside another sequence of its request (an audit's shadow): takes no place among
+  // SchedulerOptions::max_sequences, so that the two need not take turns in one.
+  bool companion = false;
 };
 
 struct Sequence {
@@ -38,7 +41,8 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt and reply so far
   int64_t n_computed = 0;       // tokens whose keys and values are in the cache
   int64_t cached_tokens = 0;    // of the prompt, found in the tree when it was first admitted
-  bool blocked = false;         // must not be computed for now (a beam that waits for its siblings)
+  bool blocked = false;         // waits for another sequence's row (a beam for its siblings, an
+                                // audited reply for its shadow): it is not computed meanwhile
   int64_t max_chunk = 0;        // most tokens of it in one step; 0: no limit of its own
   int64_t waiting_since = 0;    // step number at which it came: it gains rank from there on, also
                                 // while it runs, so that a preemption costs it no rank
