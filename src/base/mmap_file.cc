@@ -1,41 +1,27 @@
 #include "base/mmap_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "base/unique_fd.h"
+
 namespace lucid {
 
 Result<MmapFile> MmapFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
-    return Err(code, "cannot open {}: {}", path, std::strerror(errno));
-  }
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return Err(ErrorCode::kIo, "cannot read {}: it is not a regular file", path);
-  }
+  LUCID_ASSIGN_OR_RETURN(const OpenedFile opened, OpenRegularFile(path, ErrorCode::kIo));
   MmapFile file;
   file.path_ = path;
-  file.size_ = static_cast<size_t>(info.st_size);
-  if (file.size_ > 0) {
-    void* map = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-      const int error = errno;
-      ::close(fd);
-      file.size_ = 0;
-      return Err(ErrorCode::kIo, "cannot map {}: {}", path, std::strerror(error));
-    }
-    file.data_ = static_cast<const std::byte*>(map);
+  if (opened.bytes == 0) return file;
+  const auto size = static_cast<size_t>(opened.bytes);
+  void* map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, opened.fd.get(), 0);
+  if (map == MAP_FAILED) {
+    return Err(ErrorCode::kIo, "cannot map {}: {}", path, std::strerror(errno));
   }
-  ::close(fd);
+  file.size_ = size;
+  file.data_ = static_cast<const std::byte*>(map);
   return file;
 }
 

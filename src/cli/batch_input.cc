@@ -69,38 +69,10 @@ std::optional<ApiError> ReadPlainRow(Json json, int64_t number, BatchRow& row) {
 Result<LineReader> LineReader::Open(const std::string& path) {
   LineReader reader;
   reader.path_ = path;
-  // Opening a pipe would wait for somebody to write to it.
-  reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (reader.fd_ < 0) {
-    return Err(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot open {}: {}", path,
-               std::strerror(errno));
-  }
-  struct stat info {};
-  if (::fstat(reader.fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
-    return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path);
-  }
-  ::fcntl(reader.fd_, F_SETFL, 0);
+  LUCID_ASSIGN_OR_RETURN(OpenedFile file, OpenRegularFile(path, ErrorCode::kInvalidArgument));
+  reader.fd_ = std::move(file.fd);
   reader.buffer_.resize(kBufferBytes);
   return reader;
-}
-
-LineReader::LineReader(LineReader&& other) noexcept {
-  *this = std::move(other);
-}
-
-LineReader& LineReader::operator=(LineReader&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(buffer_, other.buffer_);
-  std::swap(at_, other.at_);
-  std::swap(filled_, other.filled_);
-  std::swap(number_, other.number_);
-  std::swap(offset_, other.offset_);
-  return *this;
-}
-
-LineReader::~LineReader() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 Result<bool> LineReader::Next(Line& line) {
@@ -108,7 +80,7 @@ Result<bool> LineReader::Next(Line& line) {
   bool any = false;
   while (!line.ended) {
     if (at_ == filled_) {
-      const ssize_t n = ::read(fd_, buffer_.data(), buffer_.size());
+      const ssize_t n = ::read(fd_.get(), buffer_.data(), buffer_.size());
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return Err(ErrorCode::kIo, "cannot read {}: {}", path_, std::strerror(errno));
       if (n == 0) break;

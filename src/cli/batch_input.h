@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "engine/openai_request.h"
 
 namespace lucid::cli {
@@ -23,9 +24,6 @@ class LineReader {
  public:
   // kNotFound, kIo; kInvalidArgument if it is no regular file, which could not be read twice.
   static Result<LineReader> Open(const std::string& path);
-  LineReader(LineReader&& other) noexcept;
-  LineReader& operator=(LineReader&& other) noexcept;
-  ~LineReader();
 
   struct Line {
     int64_t number = 0;     // from 1
@@ -41,7 +39,7 @@ class LineReader {
   LineReader() = default;
 
   std::string path_;
-  int fd_ = -1;
+  UniqueFd fd_;
   std::vector<char> buffer_;
   size_t at_ = 0, filled_ = 0;
   int64_t number_ = 0;

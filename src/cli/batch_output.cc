@@ -92,28 +92,6 @@ Json ErrorRow(const std::optional<std::string>& custom_id, int64_t line, const A
   return Row(custom_id, line, HttpStatus(error.error.code), std::move(body), std::move(object));
 }
 
-BatchOutput::BatchOutput(BatchOutput&& other) noexcept {
-  *this = std::move(other);
-}
-
-BatchOutput& BatchOutput::operator=(BatchOutput&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(input_, other.input_);
-  std::swap(fd_, other.fd_);
-  std::swap(overwrite_, other.overwrite_);
-  std::swap(retries_, other.retries_);
-  std::swap(torn_at_, other.torn_at_);
-  std::swap(done_, other.done_);
-  std::swap(n_done_, other.n_done_);
-  std::swap(newest_line_, other.newest_line_);
-  std::swap(in_order_, other.in_order_);
-  return *this;
-}
-
-BatchOutput::~BatchOutput() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 tl::unexpected<Error> BatchOutput::Failed() const {
   return Err(ErrorCode::kIo, "cannot write to {}: {}", path_, std::strerror(errno));
 }
@@ -121,7 +99,7 @@ tl::unexpected<Error> BatchOutput::Failed() const {
 // What fd_ must be to be written: a file that is not the input, and no other process's.
 Status BatchOutput::Lock() {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) return Failed();
+  if (::fstat(fd_.get(), &info) != 0) return Failed();
   if (!S_ISREG(info.st_mode)) {
     return Err(ErrorCode::kInvalidArgument, "{} is not a regular file", path_);
   }
@@ -131,8 +109,9 @@ Status BatchOutput::Lock() {
     return Err(ErrorCode::kInvalidArgument, "{} is both the input and the output", path_);
   }
   struct stat named {};  // another process may have put a sorted file into its place
-  const bool same = ::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::stat(path_.c_str(), &named) == 0 &&
-                    named.st_dev == info.st_dev && named.st_ino == info.st_ino;
+  const bool same = ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 &&
+                    ::stat(path_.c_str(), &named) == 0 && named.st_dev == info.st_dev &&
+                    named.st_ino == info.st_ino;
   if (!same) return Err(ErrorCode::kInvalidArgument, "another process writes to {}", path_);
   path_ = RealPath(path_);
   return {};
@@ -146,37 +125,38 @@ Result<BatchOutput> BatchOutput::Open(const std::string& path, bool overwrite,
   output.overwrite_ = overwrite;
   output.done_.resize(static_cast<size_t>(index.n_lines() + 1));
   // A pipe that nobody reads is no reason to wait.
-  output.fd_ = ::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK);
-  if (output.fd_ < 0 && errno == ENOENT) {
+  output.fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK));
+  if (!output.fd_.open() && errno == ENOENT) {
     const std::string folder = std::filesystem::path(path).parent_path().string();
     if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) return output.Failed();
     return output;
   }
-  if (output.fd_ < 0) return output.Failed();
+  if (!output.fd_.open()) return output.Failed();
   LUCID_RETURN_IF_ERROR(output.Lock());
   if (!overwrite) LUCID_RETURN_IF_ERROR(output.ReadRows(index));
   return output;
 }
 
 Status BatchOutput::Begin(const BatchIndex& index) {
-  if (fd_ < 0) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd_ < 0) return Failed();
+  if (!fd_.open()) {
+    fd_ =
+        UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+    if (!fd_.open()) return Failed();
     LUCID_RETURN_IF_ERROR(Lock());
     struct stat info {};
-    if (::fstat(fd_, &info) != 0) return Failed();
+    if (::fstat(fd_.get(), &info) != 0) return Failed();
     if (info.st_size > 0 && !overwrite_) {
       return Err(ErrorCode::kInvalidArgument, "another process has written to {} meanwhile", path_);
     }
   }
-  if (overwrite_) return ::ftruncate(fd_, 0) == 0 ? Status() : Status(Failed());
+  if (overwrite_) return ::ftruncate(fd_.get(), 0) == 0 ? Status() : Status(Failed());
   if (retries_) {
     LUCID_RETURN_IF_ERROR(Rewrite(index, /*sort=*/false));
-    ::close(fd_);
-    fd_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK);
-    return fd_ < 0 ? Status(Failed()) : Lock();
+    fd_.Close();
+    fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK));
+    return fd_.open() ? Lock() : Status(Failed());
   }
-  if (torn_at_ >= 0 && ::ftruncate(fd_, torn_at_) != 0) return Failed();
+  if (torn_at_ >= 0 && ::ftruncate(fd_.get(), torn_at_) != 0) return Failed();
   return {};
 }
 
@@ -222,7 +202,7 @@ Status BatchOutput::Append(int64_t line, const Json& row) {
   const std::string text = Dump(row) + "\n";
   size_t written = 0;
   while (written < text.size()) {  // once, unless the disk is full
-    const ssize_t n = ::write(fd_, text.data() + written, text.size() - written);
+    const ssize_t n = ::write(fd_.get(), text.data() + written, text.size() - written);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed();
     written += static_cast<size_t>(n);
@@ -258,7 +238,7 @@ Status BatchOutput::Rewrite(const BatchIndex& index, bool sort) {
   std::string text;
   for (const Place& place : places) {
     text.resize(static_cast<size_t>(place.bytes));
-    if (::pread(fd_, text.data(), text.size(), place.offset) != place.bytes) return Failed();
+    if (::pread(fd_.get(), text.data(), text.size(), place.offset) != place.bytes) return Failed();
     LUCID_RETURN_IF_ERROR(file.Write(text));
   }
   return file.Commit();

@@ -23,9 +23,6 @@ class BatchOutput {
   // input or is being written by another process; kIo. `overwrite` begins anew.
   static Result<BatchOutput> Open(const std::string& path, bool overwrite, const std::string& input,
                                   const BatchIndex& index);
-  BatchOutput(BatchOutput&& other) noexcept;
-  BatchOutput& operator=(BatchOutput&& other) noexcept;
-  ~BatchOutput();
 
   bool Has(int64_t line) const { return done_[static_cast<size_t>(line)]; }
   int64_t n_done() const { return n_done_; }
@@ -49,7 +46,7 @@ class BatchOutput {
   void Note(int64_t line);
 
   std::string path_, input_;
-  int fd_ = -1;
+  UniqueFd fd_;
   bool overwrite_ = false;
   bool retries_ = false;    // there are rows to be tried again
   int64_t torn_at_ = -1;    // where a torn last line begins

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/output_file.h"
+#include "base/unique_fd.h"
 
 namespace lucid {
 namespace {
@@ -116,31 +117,11 @@ class SnapshotReader {
   static Result<SnapshotReader> Open(const std::string& path) {
     SnapshotReader reader;
     reader.path_ = path;
-    // Not blocking: a pipe is refused below instead of waited for.
-    reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (reader.fd_ < 0) {
-      const int cause = errno;
-      return Err(cause == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot open {}: {}",
-                 path, std::strerror(cause));
-    }
-    struct stat info {};
-    if (::fstat(reader.fd_, &info) != 0 || !S_ISREG(info.st_mode))
-      return Err(ErrorCode::kInvalidFile, "{} is not a file", path);
-    reader.size_ = static_cast<uint64_t>(info.st_size);
+    LUCID_ASSIGN_OR_RETURN(reader.file_, OpenRegularFile(path, ErrorCode::kInvalidFile));
     return reader;
   }
 
-  SnapshotReader(SnapshotReader&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)),
-        path_(std::move(other.path_)),
-        size_(other.size_),
-        hash_(std::move(other.hash_)) {}
-  SnapshotReader& operator=(SnapshotReader&&) = delete;
-  ~SnapshotReader() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return static_cast<uint64_t>(file_.bytes); }
   Checksum checksum() const { return hash_.Digest(); }  // of all that was read
 
   template <typename T>
@@ -149,7 +130,7 @@ class SnapshotReader {
     while (!bytes.empty()) {
       // In pieces that stay in the processor's cache until they are hashed.
       const ssize_t got =
-          ::read(fd_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 18));
+          ::read(file_.fd.get(), bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 18));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return Err(ErrorCode::kIo, "cannot read {}: {}", path_, std::strerror(errno));
       if (got == 0)
@@ -163,9 +144,8 @@ class SnapshotReader {
  private:
   SnapshotReader() = default;
 
-  int fd_ = -1;
+  OpenedFile file_;
   std::string path_;
-  uint64_t size_ = 0;
   Hash hash_;
 };
 
