@@ -18,6 +18,7 @@
 #include <map>
 #include <sstream>
 
+#include "bench_util.h"
 #include "engine/engine.h"
 #include "engine/kv_audit.h"
 
@@ -31,17 +32,6 @@ struct Flags {
   std::vector<int64_t> lengths = {512, 1024, 2048};
   std::vector<std::string> types;  // beside f32 and f16; empty: all
 };
-
-[[noreturn]] void Fail(const Error& error) {
-  fmt::print(stderr, "kv_quality: {}\n", error.message);
-  std::exit(1);
-}
-
-template <typename T>
-T Get(Result<T> result) {
-  if (!result) Fail(result.error());
-  return *std::move(result);
-}
 
 std::unique_ptr<Engine> Load(const Flags& flags, KvType type, int64_t context) {
   EngineConfig config;

@@ -3,7 +3,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -11,26 +10,13 @@
 
 #include "kv/kv_cache.h"
 #include "kv/kv_layout.h"
+#include "kv/null_kv_memory_test_util.h"
 #include "sched/scheduler.h"
 
 namespace lucid {
 namespace {
 
 constexpr int64_t kLength = 15000;  // tokens that a sequence may come to
-
-class NoMemory final : public KvMemory {
- public:
-  explicit NoMemory(const KvLayout& layout) : layout_(layout) {}
-  void CopyBlock(int32_t, int32_t, int32_t) override {}
-  void ReadBlock(int32_t pool, int32_t, std::byte* bytes) const override {
-    std::memset(bytes, 0,
-                static_cast<size_t>(layout_.pools()[static_cast<size_t>(pool)].block_bytes));
-  }
-  void WriteBlock(int32_t, int32_t, const std::byte*) override {}
-
- private:
-  const KvLayout& layout_;
-};
 
 struct Kind {
   int64_t n_waiting = 0;  // more sequences, which find no place
@@ -45,7 +31,7 @@ struct Load {
     std::vector<KvSpec> layers(6, {.heads = 2, .k_dim = 64, .v_dim = 64});
     for (size_t i = 1; kind.windows && i < layers.size(); ++i) layers[i].window = 512;
     layout = *KvLayout::Make(layers, {});
-    memory = std::make_unique<NoMemory>(layout);
+    memory = std::make_unique<NullKvMemory>(layout);
     KvCacheOptions cache_options;
     cache_options.n_blocks = layout.BlocksForAll(n, kLength, 512);
     cache = *KvCache::Create(layout, cache_options, *memory);
@@ -84,7 +70,7 @@ struct Load {
   }
 
   KvLayout layout;
-  std::unique_ptr<NoMemory> memory;
+  std::unique_ptr<NullKvMemory> memory;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<SequenceId> ids;

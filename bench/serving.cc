@@ -11,6 +11,7 @@
 #include <chrono>
 #include <random>
 
+#include "bench_util.h"
 #include "engine/engine.h"
 
 namespace lucid {
@@ -30,13 +31,6 @@ struct Flags {
   double itl_target_ms = 0;
   int64_t kv_memory = int64_t{2} << 30, sequences = 256, mean = 600, reply = 96;
 };
-
-template <typename T>
-T Get(Result<T> result) {
-  if (result) return *std::move(result);
-  fmt::print(stderr, "serving: {}\n", result.error().message);
-  std::exit(1);
-}
 
 std::vector<TokenId> RandomPrompt(const Engine& engine, int64_t n, uint32_t seed) {
   std::mt19937 rng(seed);

@@ -1,14 +1,12 @@
 #include "cli/bench_measure.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/rng.h"
+#include "base/timer.h"
 
 namespace lucid::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeed = 42;
 // Streams of random numbers: one for the tokens of depths, one for all others.
@@ -16,10 +14,6 @@ constexpr uint32_t kDepthLane = 0, kFreshLane = 1;
 
 TokenId Draw(int64_t vocab, uint64_t run, uint64_t position, uint32_t lane) {
   return static_cast<TokenId>(UniformDraw(kSeed, run, position, lane) * static_cast<double>(vocab));
-}
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // What the streams of a test have said so far.

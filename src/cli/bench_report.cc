@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/build_commit.h"
+#include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "engine/version.h"
 

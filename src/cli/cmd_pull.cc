@@ -14,21 +14,10 @@
 namespace lucid::cli {
 namespace {
 
-std::string HumanBytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
 // One line on a terminal, redrawn at most ten times a second; silent elsewhere.
-class ProgressLine {
+class DownloadLine {
  public:
-  ~ProgressLine() { End(); }
+  ~DownloadLine() { End(); }
 
   void Show(const std::string& file, uint64_t done, uint64_t total) {
     if (isatty(STDERR_FILENO) == 0) return;
@@ -44,13 +33,14 @@ class ProgressLine {
     drawn_ = now;
     const double seconds = std::chrono::duration<double>(now - started_).count();
     const double rate = seconds > 0 ? static_cast<double>(done - done_at_start_) / seconds : 0;
-    std::string line = fmt::format("{}: {}", file, HumanBytes(done));
+    std::string line = fmt::format("{}: {}", file, FormatBytes(static_cast<int64_t>(done)));
     if (total > 0) {
-      line += fmt::format(" of {} ({}%)", HumanBytes(total), done * 100 / total);
+      line +=
+          fmt::format(" of {} ({}%)", FormatBytes(static_cast<int64_t>(total)), done * 100 / total);
       if (rate > 0)
         line += fmt::format(", {:.0f} s left", static_cast<double>(total - done) / rate);
     }
-    line += fmt::format(", {}/s", HumanBytes(static_cast<uint64_t>(rate)));
+    line += fmt::format(", {}/s", FormatBytes(static_cast<int64_t>(rate)));
     fmt::print(stderr, "\r\x1b[K{}", line);
     std::fflush(stderr);
   }
@@ -74,7 +64,7 @@ struct Flags {
 };
 
 void Run(Flags& flags, CommandContext& context) {
-  ProgressLine line;
+  DownloadLine line;
   flags.options.pip_progress = isatty(STDERR_FILENO) != 0;
   flags.options.progress = [&line](const std::string& file, uint64_t done, uint64_t total) {
     line.Show(file, done, total);
@@ -87,7 +77,8 @@ void Run(Flags& flags, CommandContext& context) {
   line.End();
   if (!pulled) return ReportError(pulled.error(), context);
   const StoredModel& model = pulled->model;
-  fmt::print("{}: {} ({}{}){}\n", model.name, model.path, HumanBytes(model.bytes),
+  fmt::print("{}: {} ({}{}){}\n", model.name, model.path,
+             FormatBytes(static_cast<int64_t>(model.bytes)),
              model.sha256.empty() ? "" : ", sha256 " + model.sha256,
              pulled->was_there ? ", was there already" : "");
 }

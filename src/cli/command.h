@@ -35,4 +35,7 @@ void ReportError(const Error& error, CommandContext& context);
 // The text of a file, or of stdin for "-". kIo / kNotFound name the path.
 Result<std::string> ReadTextFile(const std::string& path);
 
+// 1536 -> "1.5 KiB"
+std::string FormatBytes(int64_t bytes);
+
 }  // namespace lucid::cli

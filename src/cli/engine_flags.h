@@ -53,7 +53,5 @@ Status CheckCacheFlags(const RequestCacheFlags& flags, const Engine& engine);
 // "4096", "512M", "1GiB", "1.5G", "2GB" as bytes: K, M, G, T and KiB, MiB, GiB, TiB are powers of
 // 1024, KB, MB, GB, TB powers of 1000. kInvalidArgument says so.
 Result<int64_t> ParseByteSize(std::string_view text);
-// 1536 -> "1.5 KiB"
-std::string FormatBytes(int64_t bytes);
 
 }  // namespace lucid::cli

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "cli/engine_flags.h"
+#include "cli/command.h"
 
 namespace lucid::cli {
 namespace {

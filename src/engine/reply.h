@@ -1,13 +1,13 @@
 // What the loop keeps of a request that it serves, and of each of its replies.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/timer.h"
 #include "decode/beam_search.h"
 #include "decode/sampler.h"
 #include "decode/stop.h"
@@ -19,12 +19,6 @@
 #include "text/detokenizer.h"
 
 namespace lucid {
-
-using Clock = std::chrono::steady_clock;
-
-inline double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // One sequence's way to a text.
 struct Reply {

@@ -49,13 +49,6 @@ SequenceHandle KvCache::Impl::New() {
   return sequence;
 }
 
-bool KvCache::Impl::Fits(const PoolCounts& need) const {
-  for (size_t p = 0; p < pools.size(); ++p) {
-    if (need[p] > pools[p].available()) return false;
-  }
-  return true;
-}
-
 int32_t KvCache::Impl::TakeBlock(size_t group) {
   const int32_t block = pools[PoolOf(group)].Take();
   LUCID_CHECK(block >= 0, "pool {} has no block left", PoolOf(group));
@@ -105,7 +98,7 @@ bool KvCache::Impl::Reserve(KvSequence& s, int64_t n_tokens) {
     enough = layout.Needed(Rule(r), places, places).last <= Size(s, r);
   }
   if (enough) return true;
-  if (!Fits(Need(s, n_tokens))) return false;
+  if (!Fits(Need(s, n_tokens), Available())) return false;
   for (size_t r = 0; r < n_rules(); ++r) {
     const int64_t places = Places(s, r, n_tokens);
     const int64_t last = layout.Needed(Rule(r), places, places).last;
@@ -254,7 +247,7 @@ bool KvCache::ReserveRestored(SequenceHandle sequence, int64_t n_tokens) {
   KvSequence& s = c.At(sequence);
   LUCID_CHECK(s.length == 0 && !s.swapped);
   for (size_t r = 0; r < c.n_rules(); ++r) LUCID_CHECK(c.Size(s, r) == 0);
-  if (!c.Fits(c.layout.BlocksFor(n_tokens, n_tokens))) return false;
+  if (!Fits(c.layout.BlocksFor(n_tokens, n_tokens), c.Available())) return false;
   for (size_t r = 0; r < c.n_rules(); ++r) {
     const BlockRange kept = c.Kept(s, r, n_tokens);
     s.first[r] = kept.first;
@@ -395,9 +388,7 @@ int64_t KvCache::bytes(SequenceHandle sequence) const {
 }
 
 PoolCounts KvCache::available() const {
-  PoolCounts blocks{};
-  for (size_t p = 0; p < impl_->pools.size(); ++p) blocks[p] = impl_->pools[p].available();
-  return blocks;
+  return impl_->Available();
 }
 
 const KvMemory& KvCache::memory() const {

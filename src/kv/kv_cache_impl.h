@@ -77,7 +77,11 @@ struct KvCache::Impl {
     const int64_t places = Places(s, rule, n_tokens);
     return layout.Needed(Rule(rule), places, places);
   }
-  bool Fits(const PoolCounts& need) const;
+  PoolCounts Available() const {
+    PoolCounts blocks{};
+    for (size_t p = 0; p < pools.size(); ++p) blocks[p] = pools[p].available();
+    return blocks;
+  }
 
   // Whether a block of the sequence must be copied before it is written.
   bool Known(size_t group, int32_t block) const {

@@ -278,7 +278,7 @@ bool KvCache::SwapIn(SequenceHandle sequence) {
   Impl& c = *impl_;
   KvSequence& s = c.At(sequence);
   LUCID_CHECK(s.swapped);
-  if (!c.Fits(SwapNeed(sequence))) return false;
+  if (!Fits(SwapNeed(sequence), c.Available())) return false;
   for (size_t g = 0; g < c.n_groups(); ++g) {
     for (int32_t& entry : s.tables[g]) {
       if (entry < 0) continue;

@@ -9,10 +9,6 @@
 namespace lucid {
 namespace {
 
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // How one layer's positions are stored: types and bytes of a page.
 struct PageShape {
   KvType k_type = KvType::kF16;

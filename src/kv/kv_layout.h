@@ -33,6 +33,18 @@ constexpr int kMaxKvRules = 8;
 // Blocks by pool.
 using PoolCounts = std::array<int64_t, kMaxKvPools>;
 
+// Whether every pool has room. What is not needed fits even where less than nothing is left.
+constexpr bool Fits(const PoolCounts& need, const PoolCounts& room) {
+  for (size_t pool = 0; pool < need.size(); ++pool) {
+    if (need[pool] > 0 && need[pool] > room[pool]) return false;
+  }
+  return true;
+}
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 enum class KvGroupKind : int8_t {
   kFull,    // every place is kept
   kWindow,  // only blocks that the window of the next query reaches

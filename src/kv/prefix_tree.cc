@@ -14,14 +14,11 @@ constexpr int kMostCompared = 64;
 
 constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;  // of hashes: 2^64 / golden ratio
 
-int64_t CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t n = std::min(a.size(), b.size());
-  size_t i = 0;
-  while (i < n && a[i] == b[i]) ++i;
-  return static_cast<int64_t>(i);
-}
-
 }  // namespace
+
+int64_t CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
 
 PrefixTree::PrefixTree(const KvLayout& layout, std::vector<BlockPool>& pools)
     : layout_(layout), pools_(pools), buckets_(64, kNone) {

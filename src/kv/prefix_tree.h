@@ -25,6 +25,9 @@
 
 namespace lucid {
 
+// How many leading tokens two lists share.
+int64_t CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b);
+
 class PrefixTree {
  public:
   static constexpr int32_t kNone = -1;

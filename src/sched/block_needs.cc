@@ -21,18 +21,7 @@ BlockRange LastBlocks(const KvLayout& layout, size_t group, const Sequence& sequ
   return range;
 }
 
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 }  // namespace
-
-bool Fits(const PoolCounts& need, const PoolCounts& room) {
-  for (size_t pool = 0; pool < need.size(); ++pool) {
-    if (need[pool] > 0 && need[pool] > room[pool]) return false;
-  }
-  return true;
-}
 
 PoolCounts& operator+=(PoolCounts& a, const PoolCounts& b) {
   for (size_t pool = 0; pool < a.size(); ++pool) a[pool] += b[pool];

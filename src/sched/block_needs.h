@@ -10,7 +10,6 @@
 
 namespace lucid {
 
-bool Fits(const PoolCounts& need, const PoolCounts& room);
 PoolCounts& operator+=(PoolCounts& a, const PoolCounts& b);
 // Not below zero.
 PoolCounts& operator-=(PoolCounts& a, const PoolCounts& b);

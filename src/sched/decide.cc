@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kv/kv_cache.h"
+#include "kv/prefix_tree.h"
 #include "sched/block_needs.h"
 #include "sched/order.h"
 #include "sched/scheduler.h"
@@ -44,13 +45,6 @@ bool Later(const Candidate& a, const Candidate& b) {
   const bool b_swapped = b.sequence->status == SequenceStatus::kSwapped;
   if (a.rank.level == b.rank.level && a_swapped != b_swapped) return b_swapped;
   return Before(b.rank, a.rank);
-}
-
-// How many leading tokens two sequences share, at most `most`.
-int64_t CommonPrefix(const Sequence& a, const Sequence& b, int64_t most) {
-  most = std::min({most, a.length(), b.length()});
-  const auto end = a.tokens.begin() + most;
-  return std::mismatch(a.tokens.begin(), end, b.tokens.begin()).first - a.tokens.begin();
 }
 
 class Decision {
@@ -343,7 +337,9 @@ bool Decision::AwaitsPrefix(const Sequence& sequence, const PrefixPeek& peek) co
     const int64_t most =
         std::min({sequence.length() - 1, sequence.spec.n_prompt, other.spec.n_prompt});
     if (n_computed >= most) return false;
-    const int64_t blocks = CommonPrefix(sequence, other, most) / block_size;
+    const int64_t blocks =
+        CommonPrefix(std::span(sequence.tokens).first(static_cast<size_t>(most)), other.tokens) /
+        block_size;
     return blocks > peek.n_tokens / block_size && blocks * block_size > n_computed;
   };
   for (const RunningSequence& runner : running_) {

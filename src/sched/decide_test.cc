@@ -1,7 +1,6 @@
 // Decide on hand-made states.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -10,23 +9,11 @@
 
 #include "kv/kv_cache.h"
 #include "kv/kv_layout.h"
+#include "kv/null_kv_memory_test_util.h"
 #include "sched/scheduler.h"
 
 namespace lucid {
 namespace {
-
-class NoMemory final : public KvMemory {
- public:
-  explicit NoMemory(int64_t block_bytes) : block_bytes_(static_cast<size_t>(block_bytes)) {}
-  void CopyBlock(int32_t, int32_t, int32_t) override {}
-  void ReadBlock(int32_t, int32_t, std::byte* bytes) const override {
-    std::memset(bytes, 0, block_bytes_);
-  }
-  void WriteBlock(int32_t, int32_t, const std::byte*) override {}
-
- private:
-  size_t block_bytes_;
-};
 
 constexpr int64_t kBlock = 4;
 
@@ -38,7 +25,7 @@ class DecideTest : public ::testing::Test {
   void MakeCache(int64_t n_blocks, bool sharing = true) {
     const std::vector<KvSpec> layers = {{.heads = 1, .k_dim = 4, .v_dim = 4}};
     const KvLayout layout = *KvLayout::Make(layers, {.block_size = kBlock});
-    memory_ = std::make_unique<NoMemory>(layout.pools()[0].block_bytes);
+    memory_ = std::make_unique<NullKvMemory>(layout);
     KvCacheOptions options;
     options.n_blocks[0] = n_blocks;
     options.swap_blocks[0] = n_blocks;
@@ -92,7 +79,7 @@ class DecideTest : public ::testing::Test {
     return text;
   }
 
-  std::unique_ptr<NoMemory> memory_;
+  std::unique_ptr<NullKvMemory> memory_;
   std::unique_ptr<KvCache> cache_;
   std::deque<Sequence> sequences_;
   SchedulerOptions options_;

@@ -1,11 +1,11 @@
 // Scheduler: sequences through their lives.
 #include "sched/scheduler.h"
+#include "kv/null_kv_memory_test_util.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -15,19 +15,6 @@ namespace lucid {
 namespace {
 
 using ::testing::HasSubstr;
-
-class NoMemory final : public KvMemory {
- public:
-  explicit NoMemory(int64_t block_bytes) : block_bytes_(static_cast<size_t>(block_bytes)) {}
-  void CopyBlock(int32_t, int32_t, int32_t) override {}
-  void ReadBlock(int32_t, int32_t, std::byte* bytes) const override {
-    std::memset(bytes, 0, block_bytes_);
-  }
-  void WriteBlock(int32_t, int32_t, const std::byte*) override {}
-
- private:
-  size_t block_bytes_;
-};
 
 class SchedulerTest : public ::testing::Test {
  protected:
@@ -39,7 +26,7 @@ class SchedulerTest : public ::testing::Test {
     const KvLayout layout = *KvLayout::Make(layers, {.block_size = block_size});
     scheduler_.reset();
     cache_.reset();
-    memory_ = std::make_unique<NoMemory>(layout.pools()[0].block_bytes);
+    memory_ = std::make_unique<NullKvMemory>(layout);
     KvCacheOptions cache_options;
     cache_options.n_blocks[0] = n_blocks;
     cache_options.swap_blocks[0] = n_blocks;
@@ -65,7 +52,7 @@ class SchedulerTest : public ::testing::Test {
     return plan;
   }
 
-  std::unique_ptr<NoMemory> memory_;
+  std::unique_ptr<NullKvMemory> memory_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Scheduler> scheduler_;
 };
@@ -389,7 +376,7 @@ TEST_F(SchedulerTest, TwoGibibytesHold256SequencesOfMixedLength) {
   const KvLayout layout = *KvLayout::Make(layers, {.block_size = 32});
   KvCacheOptions cache_options;
   cache_options.n_blocks = *layout.Fit(int64_t{2} << 30, 256, 512);
-  NoMemory memory(layout.pools()[0].block_bytes);
+  NullKvMemory memory(layout);
   const std::unique_ptr<KvCache> cache = *KvCache::Create(layout, cache_options, memory);
   Scheduler scheduler({.max_step_tokens = 512, .max_sequences = 256}, *cache);
   EXPECT_EQ((int64_t{2} << 30) / (layout.BytesPerToken() * 32768), 5);
