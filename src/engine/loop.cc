@@ -396,6 +396,7 @@ bool EngineLoop::Step(Observer* observer) {
   step_thread_.store({});
   const bool worked = has_sequences || !ended_.empty();
   ForgetEnded();
+  if (has_sequences && scheduler_.idle()) CheckIdle();
   PublishStats();
   return worked;
 }
@@ -413,6 +414,13 @@ void EngineLoop::EndStalled() {
   LogWarn("request {} cannot go on: the scheduler found no step for it", oldest->first);
   EndRequest(*oldest->second, StopCause::kError,
              Error{ErrorCode::kCapacity, "the scheduler found no step for this request"});
+}
+
+// The last sequence has gone: nobody waits, so there is time to look whether every block is
+// accounted for.
+void EngineLoop::CheckIdle() const {
+  const Status sound = scheduler_.CheckInvariants();
+  LUCID_CHECK(sound.has_value(), "the cache at rest: {}", sound.error().message);
 }
 
 void EngineLoop::PublishStats() {

@@ -109,6 +109,7 @@ class EngineLoop final : public StreamOwner {
   void LimitChunk(const ActiveRequest& request, const Reply& reply);
   void AfterCompute(const StepPlan& plan);
   void EndStalled();
+  void CheckIdle() const;
   void PickTokens();
   std::span<const float> LogitsOf(const Row& row) const;
   void PickOne(Pick& pick) const;
