@@ -2,10 +2,14 @@
 // "CPUID".
 #include "base/cpu_features.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace lucid {
@@ -34,11 +38,19 @@ uint64_t EnabledState() {
   return (uint64_t{high} << 32) | low;
 }
 
-CpuFeatures Detect() {
+// Whether the kernel lets this process, and threads that it starts, use tile registers. It wants to
+// be asked once, since their 8 KB grow every signal frame. Source: Linux
+// Documentation/arch/x86/xstate.rst.
+bool RequestTiles() {
+  constexpr int64_t kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int64_t kTileData = 18;               // its bit in XCR0
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+std::vector<CpuCapability> DetectCapabilities() {
   constexpr uint64_t kYmmState = 0x6;   // xmm, ymm
   constexpr uint64_t kZmmState = 0xe6;  // and opmask, upper zmm
   constexpr uint64_t kTileState = 0x60000;
-  CpuFeatures f;
   const Leaf l1 = Cpuid(1, 0);
   const Leaf l7 = Cpuid(7, 0);
   const Leaf l7_1 = l7.eax >= 1 ? Cpuid(7, 1) : Leaf{};
@@ -46,32 +58,90 @@ CpuFeatures Detect() {
   const uint64_t state = osxsave ? EnabledState() : 0;
   const bool ymm = (state & kYmmState) == kYmmState;
   const bool zmm = (state & kZmmState) == kZmmState;
-  const bool fma = Bit(l1.ecx, 12);
-  const bool f16c = Bit(l1.ecx, 29);
-  const bool bmi = Bit(l7.ebx, 3) && Bit(l7.ebx, 8);
-  f.avx2 = ymm && Bit(l1.ecx, 28) && Bit(l7.ebx, 5) && fma && f16c && bmi;
-  f.avx512 =
-      f.avx2 && zmm && Bit(l7.ebx, 16) && Bit(l7.ebx, 30) && Bit(l7.ebx, 17) && Bit(l7.ebx, 31);
-  f.avx_vnni = f.avx2 && Bit(l7_1.eax, 4);
-  f.avx512_vnni = f.avx512 && Bit(l7.ecx, 11);
-  f.avx512_bf16 = f.avx512 && Bit(l7_1.eax, 5);
-  f.avx512_fp16 = f.avx512 && Bit(l7.edx, 23);
-  f.amx_tile = (state & kTileState) == kTileState && Bit(l7.edx, 24);
-  f.amx_int8 = f.amx_tile && Bit(l7.edx, 25);
-  f.amx_bf16 = f.amx_tile && Bit(l7.edx, 22);
-  return f;
+  const bool has_tiles = Bit(l7.edx, 24);
+  const bool tile = has_tiles && (state & kTileState) == kTileState && RequestTiles();
+  return {
+      {"avx2", "ymm", Bit(l1.ecx, 28) && Bit(l7.ebx, 5), ymm},
+      {"fma", "ymm", Bit(l1.ecx, 12), ymm},
+      {"f16c", "ymm", Bit(l1.ecx, 29), ymm},
+      {"bmi1", "", Bit(l7.ebx, 3), true},
+      {"bmi2", "", Bit(l7.ebx, 8), true},
+      {"avx_vnni", "ymm", Bit(l7_1.eax, 4), ymm},
+      {"avx512f", "zmm", Bit(l7.ebx, 16), zmm},
+      {"avx512bw", "zmm", Bit(l7.ebx, 30), zmm},
+      {"avx512dq", "zmm", Bit(l7.ebx, 17), zmm},
+      {"avx512vl", "zmm", Bit(l7.ebx, 31), zmm},
+      {"avx512_vnni", "zmm", Bit(l7.ecx, 11), zmm},
+      {"avx512_bf16", "zmm", Bit(l7_1.eax, 5), zmm},
+      {"avx512_fp16", "zmm", Bit(l7.edx, 23), zmm},
+      {"amx_tile", "tile", has_tiles, tile},
+      {"amx_int8", "tile", Bit(l7.edx, 25), tile},
+      {"amx_bf16", "tile", Bit(l7.edx, 22), tile},
+  };
 }
 #else
-CpuFeatures Detect() {
-  return CpuFeatures{};
+std::vector<CpuCapability> DetectCapabilities() {
+  return {};
 }
 #endif
+
+bool Has(std::string_view base, std::string_view name) {
+  return WhyUnavailable(base).empty() && WhyUnavailable(name).empty();
+}
+
+CpuFeatures Detect() {
+  CpuFeatures f;
+  f.avx2 = Has(kNeedsAvx2, "");
+  f.avx512 = Has(kNeedsAvx512, "");
+  f.avx_vnni = Has(kNeedsAvx2, "avx_vnni");
+  f.avx512_vnni = Has(kNeedsAvx512, "avx512_vnni");
+  f.avx512_bf16 = Has(kNeedsAvx512, "avx512_bf16");
+  f.avx512_fp16 = Has(kNeedsAvx512, "avx512_fp16");
+  f.amx_tile = Has("", "amx_tile");
+  f.amx_int8 = Has("amx_tile", "amx_int8");
+  f.amx_bf16 = Has("amx_tile", "amx_bf16");
+  return f;
+}
+
+void AppendToList(std::string& list, std::string_view item, std::string_view separator) {
+  if (!list.empty()) list += separator;
+  list += item;
+}
 
 }  // namespace
 
 const CpuFeatures& GetCpuFeatures() {
   static const CpuFeatures features = Detect();
   return features;
+}
+
+std::span<const CpuCapability> CpuCapabilities() {
+  static const std::vector<CpuCapability> capabilities = DetectCapabilities();
+  return capabilities;
+}
+
+std::string WhyUnavailable(std::string_view needed, std::span<const CpuCapability> cpu) {
+  std::string lacking;
+  std::string unsaved;
+  while (!needed.empty()) {
+    const size_t end = std::min(needed.find(' '), needed.size());
+    const std::string_view name = needed.substr(0, end);
+    needed.remove_prefix(std::min(end + 1, needed.size()));
+    const auto found = std::find_if(cpu.begin(), cpu.end(),
+                                    [name](const CpuCapability& c) { return c.name == name; });
+    if (found == cpu.end() || !found->in_cpu) {
+      AppendToList(lacking, name, ", ");
+    } else if (!found->enabled && unsaved.find(found->registers) == std::string::npos) {
+      AppendToList(unsaved, found->registers, " and ");
+    }
+  }
+  std::string reason;
+  if (!lacking.empty()) reason = "the CPU lacks " + lacking;
+  if (!unsaved.empty()) {
+    AppendToList(reason, "the operating system does not save the ", "; ");
+    reason += unsaved + " registers";
+  }
+  return reason;
 }
 
 std::string Describe(const CpuFeatures& features) {

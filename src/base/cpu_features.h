@@ -1,7 +1,12 @@
-// Which instruction sets this CPU has and the operating system has enabled.
+// Which instruction sets this CPU has and the operating system has enabled, and why one is not
+// there. Entry points: GetCpuFeatures for code that asks for one, WhyUnavailable for tables that
+// list what they need.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace lucid {
 
@@ -12,7 +17,7 @@ struct CpuFeatures {
   bool avx512_vnni = false;  // the rest only ever together with `avx512`
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  bool amx_tile = false;  // the OS saves tile registers; a process must still ask for them
+  bool amx_tile = false;  // the OS saves tile registers and lets this process use them
   bool amx_int8 = false;
   bool amx_bf16 = false;
 };
@@ -22,5 +27,27 @@ const CpuFeatures& GetCpuFeatures();
 
 // "avx2 avx512 avx512_vnni", or "none".
 std::string Describe(const CpuFeatures& features);
+
+// Needs of kernels, for WhyUnavailable.
+inline constexpr std::string_view kNeedsAvx2 = "avx2 fma f16c bmi1 bmi2";
+inline constexpr std::string_view kNeedsAvx512 =
+    "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl";
+
+// One set of instructions.
+struct CpuCapability {
+  std::string_view name;       // as /proc/cpuinfo spells it: "avx512bw"
+  std::string_view registers;  // that the operating system must save: "ymm", "zmm", "tile"
+  bool in_cpu = false;
+  bool enabled = false;  // those registers are saved and, for tiles, granted to this process
+};
+
+// Every one that Lucid knows of, detected once; empty on a CPU that is not x86-64.
+std::span<const CpuCapability> CpuCapabilities();
+
+// Why code that needs these capabilities (names separated by spaces) cannot run: "the CPU lacks
+// avx512_vnni, amx_tile; the operating system does not save the zmm registers". Empty if it can. A
+// name that is not in `cpu` counts as lacking.
+std::string WhyUnavailable(std::string_view needed,
+                           std::span<const CpuCapability> cpu = CpuCapabilities());
 
 }  // namespace lucid

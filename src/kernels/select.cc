@@ -1,6 +1,8 @@
 // Which tables this CPU can run, and which kernel of them runs an op. Entry points: SelectTables,
 // ChooseKernel.
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/cpu_features.h"
@@ -12,27 +14,23 @@ namespace {
 
 struct TableRow {
   const KernelTable& (*get)();
-  bool (*runs_here)(const CpuFeatures& cpu);
+  std::string_view needs;  // capabilities of the CPU, for WhyUnavailable
 };
-
-bool Always(const CpuFeatures&) {
-  return true;
-}
 
 // Best first. Adding an instruction set: a row here, one in cmake/isa.cmake, and cpu/isa_<name>.cc.
 constexpr TableRow kTables[] = {
 #if defined(__x86_64__)
-    {Avx512Kernels, [](const CpuFeatures& cpu) { return cpu.avx512; }},
-    {Avx2Kernels, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+    {Avx512Kernels, kNeedsAvx512},
+    {Avx2Kernels, kNeedsAvx2},
 #endif
-    {GenericKernels, Always},
-    {ReferenceKernels, Always},
+    {GenericKernels, ""},
+    {ReferenceKernels, ""},
 };
 
 std::string Choices() {
   std::string names = "auto";
   for (const TableRow& row : kTables) {
-    if (row.runs_here(GetCpuFeatures())) names += fmt::format(", {}", row.get().isa);
+    if (WhyUnavailable(row.needs).empty()) names += fmt::format(", {}", row.get().isa);
   }
   return names;
 }
@@ -80,19 +78,35 @@ Result<std::vector<const KernelTable*>> SelectTables(std::string_view isa) {
   std::vector<const KernelTable*> tables;
   for (const TableRow& row : kTables) {
     const bool named = row.get().isa == isa;
-    const bool runs_here = row.runs_here(GetCpuFeatures());
-    if (named && !runs_here) {
+    const std::string unavailable = WhyUnavailable(row.needs);
+    if (named && !unavailable.empty()) {
       return Err(ErrorCode::kInvalidArgument,
-                 "this CPU cannot run the instruction set \"{}\"; it can run {}", isa, Choices());
+                 "the instruction set \"{}\" cannot run here: {}; this CPU can run {}", isa,
+                 unavailable, Choices());
     }
     below_ceiling = below_ceiling || named;
-    if (below_ceiling && runs_here) tables.push_back(&row.get());
+    if (below_ceiling && unavailable.empty()) tables.push_back(&row.get());
   }
   if (tables.empty()) {
     return Err(ErrorCode::kInvalidArgument, "unknown instruction set \"{}\"; this CPU can run {}",
                isa, Choices());
   }
   return tables;
+}
+
+Result<std::vector<TableStatus>> TableStatuses(std::string_view isa) {
+  LUCID_ASSIGN_OR_RETURN(const auto tables, SelectTables(isa));
+  std::vector<TableStatus> statuses;
+  for (const TableRow& row : kTables) {
+    TableStatus status{.isa = row.get().isa, .needs = row.needs, .refused = {}};
+    status.refused = WhyUnavailable(row.needs);
+    if (status.refused.empty() &&
+        std::find(tables.begin(), tables.end(), &row.get()) == tables.end()) {
+      status.refused = fmt::format("above the ceiling \"{}\"", isa);
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
 }
 
 KernelChoice ChooseKernel(std::span<const KernelTable* const> tables, KernelOp op,

@@ -46,6 +46,27 @@ TEST(SelectTables, AnUnknownNameIsAnErrorThatListsTheChoices) {
   EXPECT_NE(tables.error().message.find("generic, reference"), std::string::npos);
 }
 
+TEST(SelectTables, EveryTableSaysWhetherItRuns) {
+  const auto statuses = TableStatuses("").value();
+  std::vector<std::string> used;
+  for (const TableStatus& status : statuses) {
+    EXPECT_EQ(status.refused, WhyUnavailable(status.needs)) << status.isa;
+    if (status.refused.empty()) used.emplace_back(status.isa);
+  }
+  EXPECT_EQ(used, Names(""));
+}
+
+TEST(SelectTables, TablesAboveTheCeilingSayThatTheyAreAboveIt) {
+  for (const TableStatus& status : TableStatuses("generic").value()) {
+    const bool below = status.isa == "generic" || status.isa == "reference";
+    EXPECT_EQ(status.refused.empty(), below) << status.isa;
+    if (!below && WhyUnavailable(status.needs).empty()) {
+      EXPECT_EQ(status.refused, "above the ceiling \"generic\"");
+    }
+  }
+  EXPECT_FALSE(TableStatuses("sse9"));
+}
+
 TEST(ChooseKernel, ARefusalSaysWhyAndFallsThrough) {
   LinearArgs args;
   args.w.rank = 3;

@@ -61,6 +61,15 @@ struct KernelTable {
 // lacks it.
 Result<std::vector<const KernelTable*>> SelectTables(std::string_view isa);
 
+// What became of one table of the build.
+struct TableStatus {
+  std::string_view isa;
+  std::string_view needs;  // capabilities of the CPU as /proc/cpuinfo names them; "" for none
+  std::string refused;     // why its kernels do not run; empty if they do
+};
+// Every table of the build, best first, under that ceiling; errors as SelectTables.
+Result<std::vector<TableStatus>> TableStatuses(std::string_view isa);
+
 struct KernelChoice {
   const Kernel* kernel = nullptr;
   std::string_view isa;

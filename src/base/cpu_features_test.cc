@@ -1,0 +1,45 @@
+// Reasons for which an instruction set cannot be used, on made-up CPUs and on this one.
+#include "base/cpu_features.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lucid {
+namespace {
+
+// An AVX-512 CPU under a system that saves ymm registers alone, without tiles.
+constexpr CpuCapability kCpu[] = {
+    {"avx2", "ymm", true, true},       {"bmi1", "", true, true},
+    {"avx512f", "zmm", true, false},   {"avx512bw", "zmm", true, false},
+    {"amx_tile", "tile", true, false}, {"amx_int8", "tile", false, false},
+};
+
+TEST(WhyUnavailable, IsEmptyForWhatIsThere) {
+  EXPECT_EQ(WhyUnavailable("", kCpu), "");
+  EXPECT_EQ(WhyUnavailable("avx2", kCpu), "");
+  EXPECT_EQ(WhyUnavailable("avx2 bmi1", kCpu), "");
+}
+
+TEST(WhyUnavailable, TellsTheCpuFromTheOperatingSystem) {
+  EXPECT_EQ(WhyUnavailable("amx_int8", kCpu), "the CPU lacks amx_int8");
+  EXPECT_EQ(WhyUnavailable("avx2 avx512f avx512bw", kCpu),
+            "the operating system does not save the zmm registers");
+  EXPECT_EQ(WhyUnavailable("avx512f amx_tile amx_int8 sse9", kCpu),
+            "the CPU lacks amx_int8, sse9; the operating system does not save the zmm and tile "
+            "registers");
+}
+
+TEST(WhyUnavailable, AgreesWithTheFeaturesOfThisCpu) {
+  const CpuFeatures& f = GetCpuFeatures();
+  EXPECT_EQ(f.avx2, WhyUnavailable(kNeedsAvx2).empty());
+  EXPECT_EQ(f.avx512, WhyUnavailable(kNeedsAvx512).empty());
+  EXPECT_EQ(f.amx_int8, WhyUnavailable("amx_tile amx_int8").empty());
+  for (const CpuCapability& capability : CpuCapabilities()) {
+    const bool usable = capability.in_cpu && capability.enabled;
+    EXPECT_EQ(WhyUnavailable(capability.name).empty(), usable) << capability.name;
+  }
+}
+
+}  // namespace
+}  // namespace lucid
