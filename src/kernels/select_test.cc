@@ -57,7 +57,8 @@ TEST(SelectTables, EveryTableSaysWhetherItRuns) {
 }
 
 TEST(SelectTables, TablesAboveTheCeilingSayThatTheyAreAboveIt) {
-  for (const TableStatus& status : TableStatuses("generic").value()) {
+  const auto statuses = TableStatuses("generic").value();
+  for (const TableStatus& status : statuses) {
     const bool below = status.isa == "generic" || status.isa == "reference";
     EXPECT_EQ(status.refused.empty(), below) << status.isa;
     if (!below && WhyUnavailable(status.needs).empty()) {
