@@ -250,6 +250,10 @@ BoundPlan Bind(const BindContext& context) {
       bound.scratch_bytes =
           std::max(bound.scratch_bytes, choice.kernel->scratch(address, context.max_rows));
     }
+    if (choice.kernel->shared != nullptr) {
+      bound.shared_bytes =
+          std::max(bound.shared_bytes, choice.kernel->shared(address, context.max_rows));
+    }
     LogDebug("{} runs on {}{}{}", op.name, choice.kernel->name,
              choice.refused.empty() ? "" : "; refused by ", choice.refused);
     bound.ops.push_back({choice.kernel->fn, address, choice.kernel, std::move(choice.refused)});

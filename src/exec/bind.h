@@ -34,6 +34,7 @@ struct BoundPlan {
   std::deque<KernelArgs> args;  // addresses stay
   std::deque<std::vector<float>> rope_tables;
   size_t scratch_bytes = 0;  // per thread
+  size_t shared_bytes = 0;   // of all threads together
 };
 
 struct BindContext {

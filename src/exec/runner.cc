@@ -44,6 +44,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
     LUCID_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(runner->bound_.scratch_bytes));
     runner->scratch_.push_back(std::move(scratch));
   }
+  LUCID_ASSIGN_OR_RETURN(runner->shared_scratch_, Buffer::Allocate(runner->bound_.shared_bytes));
   runner->vocab_ = runner->plan_.Info(runner->plan_.logits).shape.Width();
   return runner;
 }
@@ -62,7 +63,8 @@ void Runner::Run(Batch& batch, Observer* observer) {
 
 void Runner::Walk(int thread, const StepView& step, Observer* observer) {
   using Clock = std::chrono::steady_clock;
-  const ThreadSlot slot{thread, pool_->size(), scratch_[static_cast<size_t>(thread)].data()};
+  const ThreadSlot slot{thread, pool_->size(), scratch_[static_cast<size_t>(thread)].data(),
+                        shared_scratch_.data()};
   for (size_t i = 0; i < bound_.ops.size(); ++i) {
     const BoundOp& op = bound_.ops[i];
     if (observer == nullptr) {

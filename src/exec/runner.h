@@ -72,6 +72,7 @@ class Runner {
   KvStorage kv_;
   Buffer arena_;
   std::vector<Buffer> scratch_;  // one per thread
+  Buffer shared_scratch_;        // of all threads
   BoundPlan bound_;
   std::unique_ptr<ThreadPool> pool_;
   RunnerOptions options_;

@@ -56,7 +56,11 @@ struct ThreadSlot {
   int32_t count = 1;
   std::byte* scratch =
       nullptr;  // private to the thread, 64-byte aligned, at least the kernel's ScratchFn bytes
+  // Memory that all threads of the step share, 64-byte aligned, at least Kernel::shared bytes. The
+  // first kSharedCounterBytes are zero when a kernel begins and must be zero when it ends.
+  std::byte* shared = nullptr;
 };
+constexpr int64_t kSharedCounterBytes = 4096;
 
 // y[T, dim] = table[tokens[t], :] * scale.
 struct EmbedArgs {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -39,16 +40,25 @@ inline const Kernel& KernelOf(std::string_view isa, KernelOp op, const void* arg
 }
 
 // Runs every thread's part, one after the other, with scratch of exactly the size the kernel asks
-// for.
+// for. Which thread comes first and which last changes with the number of rows.
 inline void RunAs(const Kernel& kernel, const void* args, const StepView& step, int threads) {
   const int64_t rows = std::max<int64_t>({1, step.n_tokens, step.n_outputs});
   const size_t bytes = kernel.scratch != nullptr ? kernel.scratch(args, rows) : 0;
-  for (int t = 0; t < threads; ++t) {
+  const size_t shared_bytes = kernel.shared != nullptr ? kernel.shared(args, rows) : 0;
+  const auto counters = std::min(shared_bytes, static_cast<size_t>(kSharedCounterBytes));
+  std::unique_ptr<std::byte, decltype(&std::free)> shared(
+      static_cast<std::byte*>(std::aligned_alloc(64, (shared_bytes + 64) / 64 * 64)), &std::free);
+  std::memset(shared.get(), 0xff, shared_bytes);
+  std::memset(shared.get(), 0, counters);
+  for (int i = 0; i < threads; ++i) {
+    const int t = static_cast<int>((rows + i) % threads);
     std::unique_ptr<void, decltype(&std::free)> scratch(
         bytes > 0 ? std::aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr, &std::free);
     if (bytes > 0) std::memset(scratch.get(), 0xff, bytes);  // NaN: nothing may rely on zeros
-    kernel.fn(args, step, {t, threads, static_cast<std::byte*>(scratch.get())});
+    kernel.fn(args, step, {t, threads, static_cast<std::byte*>(scratch.get()), shared.get()});
   }
+  EXPECT_TRUE(std::all_of(shared.get(), shared.get() + counters,
+                          [](std::byte b) { return b == std::byte{0}; }));
 }
 
 inline std::vector<float> RandomFloats(size_t n, uint32_t seed, float scale = 1.0f) {

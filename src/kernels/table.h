@@ -49,6 +49,7 @@ struct Kernel {
   // Says in a few words why these args cannot run here (a dtype, an odd dimension), or nullptr if
   // they can.
   const char* (*refuse)(const void* args) = nullptr;
+  ScratchFn shared = nullptr;  // bytes that all threads share (ThreadSlot::shared); nullptr: none
 };
 
 struct KernelTable {
