@@ -118,7 +118,10 @@ TEST(TokenizerLoader, QwenThroughGgufGivesTheSameIds) {
   ASSERT_TRUE(json) << json.error().message;
   const VocabSpec& spec = json->tokenizer->spec();
   std::vector<std::string> merges;
-  for (const auto& [left, right] : spec.merges) merges.push_back(left + " " + right);
+  for (size_t i = 0; i < spec.merges.size(); ++i) {
+    const auto [left, right] = spec.merges[i];
+    merges.push_back(std::string(left).append(" ").append(right));
+  }
   std::vector<int64_t> kinds;
   for (const TokenKind kind : spec.kinds) kinds.push_back(static_cast<int64_t>(kind));
   GgufWriter writer;

@@ -18,38 +18,69 @@ Result<std::unique_ptr<BpeModel>> BpeModel::Create(const ModelVocab& vocab) {
   return model;
 }
 
+// The result of a merge is mostly the entry after the result of the merge before, or that same
+// entry made of other halves: then one comparison tells.
+TokenId BpeModel::FindJoined(std::string_view left, std::string_view tail, TokenId guess) const {
+  const std::vector<std::string>& tokens = vocab_.spec().tokens;
+  for (const TokenId id : {guess, guess + 1}) {
+    if (vocab_.has_twins() || static_cast<size_t>(id) >= tokens.size()) break;
+    const std::string_view piece = tokens[static_cast<size_t>(id)];
+    if (piece.size() == left.size() + tail.size() && piece.starts_with(left) &&
+        piece.ends_with(tail))
+      return id;
+  }
+  return vocab_.Find(std::string(left).append(tail));
+}
+
+// In blocks: looking up two pieces and a pair for each merge is waiting for memory, unless many
+// look-ups wait at once.
 Status BpeModel::AddMerges() {
   const VocabSpec& spec = vocab_.spec();
   merges_.resize(std::bit_ceil(std::max<size_t>(16, spec.merges.size() * 2)));
   mask_ = merges_.size() - 1;
   const std::string_view prefix = spec.continuing_subword_prefix;
-  std::string joined;
-  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const auto& [left, right] = spec.merges[rank];
-    std::string_view tail = right;
-    if (!prefix.empty() && tail.starts_with(prefix)) tail.remove_prefix(prefix.size());
-    joined.assign(left).append(tail);
-    const TokenId a = vocab_.Find(left);
-    const TokenId b = vocab_.Find(right);
-    const TokenId id = vocab_.Find(joined);
-    if (a < 0 || b < 0 || id < 0) {
-      const std::string_view missing = a < 0 ? left : b < 0 ? std::string_view(right) : joined;
-      return Err(
-          ErrorCode::kInvalidFile,
-          "merge {} (\"{}\" + \"{}\") needs the piece \"{}\", which is not in the vocabulary", rank,
-          left, right, missing);
+  constexpr size_t kBlock = 64;
+  std::array<std::array<uint64_t, 2>, kBlock> hashes;
+  std::array<Entry, kBlock> entries;
+  TokenId last = -1;
+  for (size_t first = 0; first < spec.merges.size(); first += kBlock) {
+    const size_t n = std::min(kBlock, spec.merges.size() - first);
+    for (size_t i = 0; i < n; ++i) {
+      const auto [left, right] = spec.merges[first + i];
+      hashes[i] = {HashBytes(left), HashBytes(right)};
+      for (const uint64_t hash : hashes[i]) vocab_.table().Prefetch(hash);
     }
-    const uint64_t pair = static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b);
+    for (size_t i = 0; i < n; ++i) {
+      for (const uint64_t hash : hashes[i]) vocab_.table().PrefetchPiece(hash);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const auto [left, right] = spec.merges[first + i];
+      std::string_view tail = right;
+      if (!prefix.empty() && tail.starts_with(prefix)) tail.remove_prefix(prefix.size());
+      const TokenId a = vocab_.table().Find(left, hashes[i][0]);
+      const TokenId b = vocab_.table().Find(right, hashes[i][1]);
+      const TokenId id = FindJoined(left, tail, last);
+      if (a < 0 || b < 0 || id < 0) {
+        const std::string joined = std::string(left).append(tail);
+        const std::string_view missing = a < 0 ? left : b < 0 ? right : joined;
+        return Err(
+            ErrorCode::kInvalidFile,
+            "merge {} (\"{}\" + \"{}\") needs the piece \"{}\", which is not in the vocabulary",
+            first + i, left, right, missing);
+      }
+      last = id;
+      entries[i] = {static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b),
+                    static_cast<uint32_t>(first + i), id};
+      __builtin_prefetch(&merges_[HashOf(entries[i].pair) & mask_]);
+    }
     // Of the same pair given twice, the later counts, as in `tokenizers`.
-    merges_[Slot(pair)] = {pair, static_cast<uint32_t>(rank), id};
+    for (size_t i = 0; i < n; ++i) merges_[Slot(entries[i].pair)] = entries[i];
   }
   return {};
 }
 
 size_t BpeModel::Slot(uint64_t pair) const {
-  uint64_t hash = pair * 0x9E3779B97F4A7C15ULL;
-  hash ^= hash >> 32;
-  size_t at = hash & mask_;
+  size_t at = HashOf(pair) & mask_;
   while (merges_[at].pair != kFree && merges_[at].pair != pair) at = (at + 1) & mask_;
   return at;
 }

@@ -28,6 +28,12 @@ class BpeModel final : public WordModel {
 
   explicit BpeModel(const ModelVocab& vocab) : vocab_(vocab) {}
   Status AddMerges();
+  // The entry of left + tail, or -1; `guess` is tried before the table.
+  TokenId FindJoined(std::string_view left, std::string_view tail, TokenId guess) const;
+  static uint64_t HashOf(uint64_t pair) {
+    const uint64_t hash = pair * 0x9E3779B97F4A7C15ULL;
+    return hash ^ hash >> 32;
+  }
   size_t Slot(uint64_t pair) const;
   TokenId FindWhole(std::string_view word) const;
   void BytesToSymbols(std::string_view word, std::vector<MergeSymbol>& symbols) const;

@@ -42,17 +42,28 @@ int ByteOfCharacter(int32_t code) {
                                                                : -1;
 }
 
-std::string BytesOfPiece(std::string_view piece) {
-  std::string out;
-  out.reserve(piece.size());
+void AppendBytesOfPiece(std::string_view piece, std::string& out) {
+  const auto& table = GetTables().byte;
+  const size_t before = out.size();
   for (size_t at = 0; at < piece.size();) {
+    const auto lead = static_cast<unsigned char>(piece[at]);
+    if (lead >= '!' && lead <= '~') {
+      out.push_back(piece[at++]);
+      continue;
+    }
+    // The rest of the alphabet is characters of two bytes.
     const Utf8Char c = DecodeUtf8(piece, at);
-    const int byte = ByteOfCharacter(c.code);
-    if (byte < 0) return std::string(piece);
+    const int byte = c.length == 2 && static_cast<size_t>(c.code) < table.size()
+                         ? table[static_cast<size_t>(c.code)]
+                         : -1;
+    if (byte < 0) {
+      out.resize(before);
+      out += piece;
+      return;
+    }
     out.push_back(static_cast<char>(byte));
-    at += c.length;
+    at += 2;
   }
-  return out;
 }
 
 }  // namespace lucid

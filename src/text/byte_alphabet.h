@@ -16,8 +16,8 @@ const std::array<std::string, 256>& ByteAlphabet();
 // The byte that `code` spells, or -1.
 int ByteOfCharacter(int32_t code);
 
-// The bytes that `piece` spells. A piece with a character outside the alphabet
+// Appends the bytes that `piece` spells. A piece with a character outside the alphabet
 // stands for its own UTF-8, as in the `tokenizers` library.
-std::string BytesOfPiece(std::string_view piece);
+void AppendBytesOfPiece(std::string_view piece, std::string& out);
 
 }  // namespace lucid

@@ -74,7 +74,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool end_array() override {
     if (mode_ == Mode::kMergePair) {
       if (pair_.size() != 2) return BadMerge();
-      out_.merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
+      out_.merges.emplace_back(pair_[0], pair_[1]);
       mode_ = Mode::kMerges;
     } else if (mode_ == Mode::kMerges) {
       mode_ = Mode::kRest;
@@ -113,9 +113,9 @@ class Reader final : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool MergeLine(std::string& line) {
+  bool MergeLine(std::string_view line) {
     const size_t space = line.find(' ');
-    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
       return BadMerge();
     out_.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     return true;

@@ -11,13 +11,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/result.h"
+#include "text/vocab_spec.h"
 
 namespace lucid {
 
 struct HfTokenizerJson {
   nlohmann::json rest;  // the file without model.vocab (where it is an object) and model.merges
   std::vector<std::pair<std::string, int64_t>> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;
+  MergeList merges;
 };
 
 // kInvalidFile naming the key or the byte.

@@ -9,17 +9,32 @@
 
 namespace lucid {
 
-SpmModel::SpmModel(const ModelVocab& vocab) : vocab_(vocab), rank_(vocab.spec().tokens.size()) {
+SpmModel::SpmModel(const ModelVocab& vocab)
+    : vocab_(vocab), rank_(vocab.spec().tokens.size()), memo_(vocab.spec().tokens.size()) {
   const std::vector<float>& scores = vocab.spec().scores;
   std::vector<uint32_t> order(rank_.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
+  const auto better = [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; };
+  if (!std::is_sorted(order.begin(), order.end(), better))  // many files are in this order
+    std::stable_sort(order.begin(), order.end(), better);
   uint32_t rank = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i > 0 && scores[order[i]] < scores[order[i - 1]]) ++rank;
     rank_[order[i]] = rank;
   }
+}
+
+TokenId SpmModel::Joined(std::string_view word, const MergeSymbol& left,
+                         const MergeSymbol& right) const {
+  const size_t length = left.length + right.length;
+  if (length > vocab_.max_length()) return -1;
+  const std::string_view text = word.substr(left.begin, length);
+  if (left.id < 0 || right.id < 0) return vocab_.FindOrdinary(text);
+  const auto known = memo_.Get(left.id, right.id);
+  if (known) return *known;
+  const TokenId id = vocab_.FindOrdinary(text);
+  memo_.Put(left.id, right.id, id);
+  return id;
 }
 
 void SpmModel::Encode(std::string_view word, std::vector<TokenId>& out) const {
@@ -33,9 +48,7 @@ void SpmModel::Encode(std::string_view word, std::vector<TokenId>& out) const {
   }
   LinkSymbols(symbols);
   MergeSymbols(symbols, [&](const MergeSymbol& left, const MergeSymbol& right) {
-    const size_t length = left.length + right.length;
-    if (length > vocab_.max_length()) return std::pair<uint32_t, int32_t>(kNoMerge, -1);
-    const TokenId id = vocab_.FindOrdinary(word.substr(left.begin, length));
+    const TokenId id = Joined(word, left, right);
     return std::pair<uint32_t, int32_t>(id < 0 ? kNoMerge : rank_[static_cast<size_t>(id)], id);
   });
   bool after_unknown = false;

@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
+#include "text/metaspace_cuts.h"
 #include "text/normalizer.h"
 #include "text/pretokenize.h"
 #include "text/spm.h"
@@ -24,37 +26,49 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // "▁"
 // fit 32 bits and scratch memory has a bound. No prompt comes near it.
 constexpr size_t kMaxPart = size_t{256} << 20;
 
-// The ids of words already encoded in the same call. A slot points at the word's first place in the
+// The ids of words already encoded in the same text. A slot points at the word's first place in the
 // text and at the ids it got in the output, so nothing is copied.
 class WordCache {
  public:
-  WordCache() : slots_(kSlots) {}
+  // For a text of `n_words` words whose ids begin at out[first].
+  WordCache(std::string_view text, size_t n_words, size_t first)
+      : text_(text),
+        first_(first),
+        slots_(std::bit_ceil(std::clamp(n_words / 4, kMinSlots, kMaxSlots))) {}
 
   // Copies the ids of an earlier equal word; false if there is none.
-  bool Repeat(std::string_view word, std::vector<TokenId>& out) {
-    hash_ = HashBytes(word);
-    const Slot& slot = slots_[hash_ % kSlots];
-    if (slot.word != word) return false;
+  bool Repeat(const PieceRange& word, std::vector<TokenId>& out) {
+    const std::string_view bytes = Word(word);
+    slot_ = &slots_[HashBytes(bytes) & (slots_.size() - 1)];
+    if (slot_->word.end == 0 || Word(slot_->word) != bytes) return false;
     const size_t at = out.size();
-    out.resize(at + slot.count);
-    std::copy_n(out.begin() + static_cast<ptrdiff_t>(slot.begin), slot.count,
+    out.resize(at + slot_->count);
+    std::copy_n(out.begin() + static_cast<ptrdiff_t>(first_ + slot_->begin), slot_->count,
                 out.begin() + static_cast<ptrdiff_t>(at));
     return true;
   }
 
   // Remembers that the word last asked for became out[begin, end).
-  void Keep(std::string_view word, size_t begin, size_t end) {
-    slots_[hash_ % kSlots] = {word, begin, end - begin};
+  void Keep(const PieceRange& word, size_t begin, size_t end) {
+    *slot_ = {word, static_cast<uint32_t>(begin - first_), static_cast<uint32_t>(end - begin)};
   }
 
  private:
-  static constexpr size_t kSlots = 8192;
+  // A word that occurs once costs a slot: with a slot for every fourth word of a text, few words
+  // that come again have been driven out.
+  static constexpr size_t kMinSlots = 64, kMaxSlots = size_t{1} << 16;
   struct Slot {
-    std::string_view word;
-    size_t begin = 0, count = 0;
+    PieceRange word;  // end 0: free
+    uint32_t begin = 0, count = 0;
   };
+  std::string_view Word(const PieceRange& word) const {
+    return text_.substr(word.begin, word.end - word.begin);
+  }
+
+  std::string_view text_;
+  size_t first_;
   std::vector<Slot> slots_;
-  uint64_t hash_ = 0;
+  Slot* slot_ = nullptr;
 };
 
 // The bytes each entry stands for, end to end in one string.
@@ -92,7 +106,7 @@ class PieceBytesTable {
     } else if (raw || kind == TokenKind::kControl) {
       AppendWord(spec, piece, /*may_follow_space=*/spec.decoder.word_piece);
     } else if (spec.byte_level) {
-      bytes_ += BytesOfPiece(piece);
+      AppendBytesOfPiece(piece, bytes_);
     } else {
       AppendWord(spec, piece, spec.decoder.word_piece);
     }
@@ -137,42 +151,6 @@ class PieceBytesTable {
   std::vector<size_t> ends_;
 };
 
-// True if no ordinary entry holds "▁" after another character. Then nothing merges across the
-// beginning of a word, and words can be encoded one by one: faster, and equal words only once.
-bool WordsAreIndependent(const ModelVocab& vocab) {
-  const VocabSpec& spec = vocab.spec();
-  const bool merging =
-      spec.model == TokenModel::kSpmBpe || (spec.model == TokenModel::kBpe && !spec.byte_level);
-  if (!merging || !spec.pre_tokenizer.empty() || spec.ignore_merges) return false;
-  if (!spec.continuing_subword_prefix.empty() || !spec.end_of_word_suffix.empty()) return false;
-  if (vocab.FindOrdinary(kMetaspace) < 0) return false;
-  for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (!vocab.IsOrdinary(static_cast<TokenId>(id))) continue;
-    std::string_view piece = spec.tokens[id];
-    while (piece.starts_with(kMetaspace)) piece.remove_prefix(kMetaspace.size());
-    if (piece.find(kMetaspace) != std::string_view::npos) return false;
-  }
-  return true;
-}
-
-// The pieces that WordsAreIndependent allows: a run of "▁" with what follows it.
-void SplitAtMetaspace(PreTokenized& text) {
-  const std::string_view view = text.text();
-  text.pieces.clear();
-  size_t begin = 0;
-  for (size_t at = 0; at < view.size();) {
-    size_t found = view.find(kMetaspace, at);
-    if (found == std::string_view::npos) break;
-    if (found > begin)
-      text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(found)});
-    begin = found;
-    while (view.substr(found).starts_with(kMetaspace)) found += kMetaspace.size();
-    at = found;
-  }
-  if (begin < view.size())
-    text.pieces.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(view.size())});
-}
-
 class TokenizerImpl final : public Tokenizer {
  public:
   explicit TokenizerImpl(VocabSpec spec) : spec_(std::move(spec)), vocab_(spec_), bytes_(spec_) {}
@@ -182,7 +160,12 @@ class TokenizerImpl final : public Tokenizer {
     LUCID_ASSIGN_OR_RETURN(pre_tokenizer_, PreTokenizer::Create(spec_.pre_tokenizer));
     raw_added_ = std::make_unique<AddedTokens>(spec_.added, false, *normalizer_);
     normalized_added_ = std::make_unique<AddedTokens>(spec_.added, true, *normalizer_);
-    words_are_independent_ = WordsAreIndependent(vocab_);
+    LUCID_RETURN_IF_ERROR(CreateModel());
+    cuts_ = MetaspaceCuts(vocab_);
+    return {};
+  }
+
+  Status CreateModel() {
     switch (spec_.model) {
       case TokenModel::kBpe: {
         LUCID_ASSIGN_OR_RETURN(model_, BpeModel::Create(vocab_));
@@ -276,8 +259,8 @@ class TokenizerImpl final : public Tokenizer {
       at_start = false;
     }
     PreTokenized pieces(text);
-    if (words_are_independent_) {
-      SplitAtMetaspace(pieces);
+    if (cuts_.any()) {
+      cuts_.Split(pieces);
     } else {
       pre_tokenizer_->Apply(at_start, pieces);
     }
@@ -287,13 +270,12 @@ class TokenizerImpl final : public Tokenizer {
       for (const PieceRange& piece : pieces.pieces) model_->Encode(pieces.At(piece), out);
       return;
     }
-    WordCache cache;
+    WordCache cache(pieces.text(), pieces.pieces.size(), out.size());
     for (const PieceRange& piece : pieces.pieces) {
-      const std::string_view word = pieces.At(piece);
-      if (word.empty() || cache.Repeat(word, out)) continue;
+      if (piece.begin == piece.end || cache.Repeat(piece, out)) continue;
       const size_t begin = out.size();
-      model_->Encode(word, out);
-      cache.Keep(word, begin, out.size());
+      model_->Encode(pieces.At(piece), out);
+      cache.Keep(piece, begin, out.size());
     }
   }
 
@@ -304,7 +286,7 @@ class TokenizerImpl final : public Tokenizer {
   std::optional<PreTokenizer> pre_tokenizer_;
   std::unique_ptr<AddedTokens> raw_added_, normalized_added_;
   std::unique_ptr<WordModel> model_;
-  bool words_are_independent_ = false;
+  MetaspaceCuts cuts_;
 };
 
 // Every id the data names must be one of the entries.

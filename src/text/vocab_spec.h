@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,35 @@ struct DecoderSpec {
   std::string suffix;    // end of a word, printed as a space (none: "")
 };
 
+// The merges of a BPE by rank. They stand end to end in one string: a model has hundreds of
+// thousands, and a pair of strings for each would cost more than all that is done with them.
+class MergeList {
+ public:
+  void reserve(size_t n) { ends_.reserve(n); }
+  void emplace_back(std::string_view left, std::string_view right) {
+    bytes_.append(left);
+    const size_t middle = bytes_.size();
+    bytes_.append(right);
+    ends_.push_back({middle, bytes_.size()});
+  }
+  size_t size() const { return ends_.size(); }
+  bool empty() const { return ends_.empty(); }
+  // Views hold until the list changes.
+  std::pair<std::string_view, std::string_view> operator[](size_t rank) const {
+    const std::string_view all = bytes_;
+    const size_t begin = rank == 0 ? 0 : ends_[rank - 1].right;
+    const auto [middle, end] = ends_[rank];
+    return {all.substr(begin, middle - begin), all.substr(middle, end - middle)};
+  }
+
+ private:
+  struct Ends {
+    size_t left, right;
+  };
+  std::string bytes_;
+  std::vector<Ends> ends_;
+};
+
 struct VocabSpec {
   TokenModel model = TokenModel::kBpe;
   std::string pre_name;  // GGUF `tokenizer.ggml.pre`, for messages; "" from tokenizer.json
@@ -106,7 +136,7 @@ struct VocabSpec {
       tokens;                    // by id, as the file spells them (byte-level pieces stay mapped)
   std::vector<float> scores;     // SPM and unigram; empty otherwise
   std::vector<TokenKind> kinds;  // by id; same length as tokens
-  std::vector<std::pair<std::string, std::string>> merges;  // BPE, by rank
+  MergeList merges;              // BPE
   std::vector<AddedToken> added;
   std::vector<uint8_t> outside_model;  // by id, 1: only `added` names the entry, the model never
                                        // makes it; empty: none

@@ -18,7 +18,8 @@ class ModelVocab {
   explicit ModelVocab(const VocabSpec& spec);
 
   const VocabSpec& spec() const { return spec_; }
-  TokenId Find(std::string_view piece) const { return table_.Find(piece); }  // any entry
+  const PieceTable& table() const { return table_; }  // of all entries
+  TokenId Find(std::string_view piece) const { return table_.Find(piece); }
   // An entry that ordinary text may become: neither a control token nor one only the added tokens
   // name.
   TokenId FindOrdinary(std::string_view piece) const;
@@ -27,6 +28,7 @@ class ModelVocab {
   TokenId ByteToken(unsigned char byte) const { return byte_tokens_[byte]; }
   bool has_byte_tokens() const { return has_byte_tokens_; }
   size_t max_length() const { return table_.max_length(); }
+  bool has_twins() const { return table_.has_twins(); }
 
  private:
   const VocabSpec& spec_;
