@@ -8,7 +8,9 @@ from e2e import STORIES, Case
 
 FIELDS = {"build_commit", "build_version", "cpu_info", "isa", "model_filename", "model_type", "model_size", "model_n_params",
           "n_batch", "n_threads", "type_k", "type_v", "kv_block_size", "n_prompt", "n_gen", "n_depth", "n_seqs", "test_time",
-          "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "median_ts", "samples_ns", "samples_ts"}
+          "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "median_ts", "samples_ns", "samples_ts", "numerics",
+          "limit_ts", "limit_fraction", "limit_by", "limit_weight_bytes", "limit_kv_bytes", "limit_macs",
+          "read_bytes_per_second", "peak_macs_per_second", "peak_unit"}
 BENCH = ["bench", "-m", STORIES, "-t", 1, "-r", 3]
 
 
@@ -29,6 +31,17 @@ class Bench(Case):
             self.assertAlmostEqual(row["avg_ts"], sum(row["samples_ts"]) / 3, delta=row["avg_ts"] * 1e-6)
             self.assertEqual(row["median_ts"], sorted(row["samples_ts"])[1])
             self.assertEqual(row["model_n_params"], 541728)
+            self.check_limit(row)
+
+    def check_limit(self, row):
+        """The limit follows from its inputs: exactly for a prompt, closely for a generation, which has the mean of its steps."""
+        self.assertAlmostEqual(row["limit_fraction"], row["median_ts"] / row["limit_ts"], delta=row["limit_fraction"] * 1e-6)
+        memory = (row["limit_weight_bytes"] + row["limit_kv_bytes"]) / row["read_bytes_per_second"]
+        arithmetic = row["limit_macs"] / row["peak_macs_per_second"]
+        self.assertEqual(row["limit_by"], "memory" if memory > arithmetic else "arithmetic")
+        tokens = row["n_seqs"] * (row["n_prompt"] or 1)
+        self.assertAlmostEqual(row["limit_ts"], tokens / max(memory, arithmetic), delta=row["limit_ts"] * 0.02)
+        self.assertGreater(row["limit_macs"], tokens * 300_000)  # the model has 541,728 parameters, some in the embedding
 
     def test_sides_of_the_cache_differ(self):
         rows = self.ok(*BENCH, "-p", 8, "-n", 0, "-ctk", "int8,f32", "-ctv", "bf16", "--isa", "generic", "-o", "json").json()
@@ -44,8 +57,15 @@ class Bench(Case):
         lines = self.ok(*BENCH, "-p", 16, "-n", 4, "-d", 8).out.splitlines()
         self.assertEqual(len(lines), 4)
         self.assertEqual(len({line.count("|") for line in lines}), 1)
-        self.assertRegex(lines[2], r"\| llama .*\| pp16 @ d8 \| [\d.]+ ± [\d.]+ \| [\d.]+ \|")
+        self.assertRegex(lines[2], r"\| llama .*\| pp16 @ d8 \| [\d.]+ ± [\d.]+ \| [\d.]+ \| [\d.]+ \| [\d.]+ % \| .* at [\d.]+ G\S+/s")
         self.assertIn("| tg4 @ d8 |", lines[3])
+
+    def test_verbose_names_the_kernels(self):
+        ran = self.ok(*BENCH, "-p", 8, "-n", 0, "--isa", "generic", "-v", "-o", "json")
+        self.assertEqual(len(ran.json()), 1)
+        self.assertRegex(ran.err, r"\| blk\.\*\.attn_q \| \w+ \| \d+ x \d+ \| \d+ \| \S+\.generic \|")
+        self.assertIn("there is no ", ran.err)  # figures stored by lucid limits
+        self.assertRegex(ran.err, r"measuring how fast 1 threads read [\d.]+ MB")
 
     def test_complaints(self):
         for flags in (["-o", "xml"], ["--kv", "f16,f8"], ["-p", "many"], ["--batch", 0], ["-r", 0], ["-t", -1], ["-p", "1,,2"], ["-p", "1,"],

@@ -12,7 +12,8 @@ namespace lucid {
 namespace {
 
 constexpr EnvVariable kVariables[] = {
-    {"LUCID_HOME", "~/.cache/lucid", "folder of the model store (its sub-folder models)"},
+    {"LUCID_HOME", "~/.cache/lucid",
+     "folder of the model store (its sub-folder models) and of machine.json"},
     {"LUCID_ISA", "the best that the CPU has",
      "kernels to use: generic, avx2 or avx512; an error if the CPU lacks it"},
     {"LUCID_LOG", "warn", "messages on stderr: debug, info, warn, error or off"},

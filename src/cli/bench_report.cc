@@ -7,13 +7,14 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "account/kernel_use.h"
 #include "cli/build_commit.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
+#include "cli/limits_report.h"
 #include "engine/version.h"
 
 namespace lucid::cli {
@@ -49,18 +50,6 @@ std::vector<double> Rates(const BenchRow& row) {
   return rates;
 }
 
-std::string CpuName() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown";
-}
-
 // "135M", "7.62B"
 std::string Params(int64_t n) {
   const auto value = static_cast<double>(n);
@@ -90,8 +79,9 @@ Json ToJson(const BenchRow& row) {
   const std::vector<double> rates = Rates(row);
   return {{"build_commit", LUCID_BUILD_COMMIT},
           {"build_version", Version()},
-          {"cpu_info", CpuName()},
+          {"cpu_info", CpuModelName()},
           {"isa", row.isa},
+          {"numerics", row.numerics},
           {"model_filename", row.model_filename},
           {"model_type", row.model_type},
           {"model_size", row.model_size},
@@ -112,24 +102,54 @@ Json ToJson(const BenchRow& row) {
           {"stddev_ts", StandardDeviation(rates)},
           {"median_ts", Median(rates)},
           {"samples_ns", samples_ns},
-          {"samples_ts", rates}};
+          {"samples_ts", rates},
+          {"limit_ts", row.limit.tokens_per_second},
+          {"limit_fraction", Median(rates) / row.limit.tokens_per_second},
+          {"limit_by", row.limit.by_memory ? "memory" : "arithmetic"},
+          {"limit_weight_bytes", row.limit.needs.weight_bytes},
+          {"limit_kv_bytes", row.limit.needs.kv_bytes},
+          {"limit_macs", row.limit.needs.macs},
+          {"read_bytes_per_second", row.read.bytes_per_second},
+          {"peak_macs_per_second", row.arithmetic.macs_per_second},
+          {"peak_unit", row.arithmetic.unit}};
 }
 
 std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// "99.1 MB + 12.6 MB of cache at 49.8 GB/s", or "68.9 GMAC at 487 GMAC/s (bfloat16 avx512bf16)":
+// what a step, or a whole prompt, needs of what bounds it.
+std::string LimitInputs(const BenchRow& row) {
+  const StepNeeds& needs = row.limit.needs;
+  if (row.limit.by_memory) {
+    const std::string cache =
+        needs.kv_bytes == 0
+            ? ""
+            : fmt::format(" + {} of cache", DecimalBytes(static_cast<double>(needs.kv_bytes)));
+    return fmt::format("{}{} at {:.1f} GB/s", DecimalBytes(static_cast<double>(needs.weight_bytes)),
+                       cache, row.read.bytes_per_second / 1e9);
+  }
+  return fmt::format("{:.3g} GMAC at {:.0f} GMAC/s ({})", static_cast<double>(needs.macs) / 1e9,
+                     row.arithmetic.macs_per_second / 1e9, row.arithmetic.unit);
+}
+
 void PrintMarkdown(const BenchRow& row, bool first) {
   if (first) {
     fmt::print(
-        "| model | size | params | isa | threads | batch | kv | seqs | test | t/s | median |\n"
-        "| --- | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |\n");
+        "| model | size | params | isa | numerics | threads | batch | kv | seqs | test | t/s | "
+        "median | limit | of limit | limit follows from |\n"
+        "| --- | ---: | ---: | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | "
+        "---: | --- |\n");
   }
   const std::vector<double> rates = Rates(row);
-  fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} |\n",
-             row.model_type, FormatBytes(row.model_size), Params(row.model_n_params), row.isa,
-             row.n_threads, row.n_batch, KvName(row), row.test.n_seqs, TestName(row.test),
-             Mean(rates), StandardDeviation(rates), Median(rates));
+  fmt::print(
+      "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} | {:.2f} | "
+      "{:.1f} % | {} |\n",
+      row.model_type, FormatBytes(row.model_size), Params(row.model_n_params), row.isa,
+      row.numerics, row.n_threads, row.n_batch, KvName(row), row.test.n_seqs, TestName(row.test),
+      Mean(rates), StandardDeviation(rates), Median(rates), row.limit.tokens_per_second,
+      Median(rates) / row.limit.tokens_per_second * 100, LimitInputs(row));
 }
 
 // Every field of the JSON but the samples; text in quotes, as llama-bench does.
@@ -163,6 +183,21 @@ std::string ModelType(const Engine& engine) {
   return type;
 }
 
+// The first step of a test that brings tokens to the cache, or the whole prompt of one as one step.
+Workload FirstStep(const Engine& engine, const BenchTest& test) {
+  Workload work;
+  // A generation's first token needs a prompt of one token at least.
+  const SequenceSpan span = test.n_prompt > 0 ? SequenceSpan{test.n_depth, test.n_prompt}
+                                              : SequenceSpan{std::max<int64_t>(test.n_depth, 1), 1};
+  work.sequences.assign(static_cast<size_t>(test.n_seqs), span);
+  work.outputs = test.n_seqs;
+  work.k_type = engine.config().cache_type_k;
+  work.v_type = engine.config().cache_type_v;
+  work.kv_block_size = engine.kv_layout().block_size();
+  work.weight_dtypes = engine.model().weights.dtypes();
+  return work;
+}
+
 }  // namespace
 
 BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
@@ -174,12 +209,36 @@ BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
     row.model_n_params += entry.tensor.elements();
   }
   row.isa = engine.runner().isa();
+  row.numerics = "float32";
   row.n_threads = engine.runner().n_threads();
   row.n_batch = engine.config().batch;
   row.kv_block_size = engine.kv_layout().block_size();
   row.type_k = Name(engine.config().cache_type_k);
   row.type_v = Name(engine.config().cache_type_v);
   return row;
+}
+
+Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row) {
+  const Plan& plan = engine.runner().plan();
+  const Workload work = FirstStep(engine, row.test);
+  const StepNeeds needs = NeedsOf(plan, work);
+  LUCID_ASSIGN_OR_RETURN(row.read, peaks.Read(needs.weight_bytes + needs.kv_bytes, row.n_threads));
+  row.arithmetic = peaks.Arithmetic(row.n_threads, row.numerics == "fast");
+  const MachineSpeed speed{row.read.bytes_per_second, row.arithmetic.macs_per_second};
+  row.limit = row.test.n_prompt > 0 ? PromptLimit(plan, work, speed)
+                                    : GenerationLimit(plan, work, row.test.n_gen, speed);
+  return {};
+}
+
+std::string KernelTableText(const Engine& engine) {
+  std::string text =
+      "| matrix | type | rows x columns | layers | kernel | refused by |\n"
+      "| --- | --- | ---: | ---: | --- | --- |\n";
+  for (const MatrixKernel& row : MatrixKernels(engine.runner(), engine.model().weights)) {
+    text += fmt::format("| {} | {} | {} x {} | {} | {} | {} |\n", row.name, row.dtype, row.n_out,
+                        row.n_in, row.count, row.kernel, row.refused);
+  }
+  return text;
 }
 
 std::string UtcNow() {

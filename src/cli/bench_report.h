@@ -1,11 +1,13 @@
 // What lucid bench prints: a Markdown table, CSV, or JSON with the field names of llama-bench
-// (avg_ts, stddev_ts, ...) and ours beside them.
+// (avg_ts, stddev_ts, ...) and ours beside them; each row with the limit of the machine for that
+// test, and what the limit follows from.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "account/peak_source.h"
 #include "cli/bench_measure.h"
 
 namespace lucid::cli {
@@ -15,7 +17,8 @@ struct BenchRow {
   std::string model_filename, model_type;
   int64_t model_size = 0;  // bytes of the tensors
   int64_t model_n_params = 0;
-  std::string isa;  // the best of the kernels
+  std::string isa;       // the best of the kernels
+  std::string numerics;  // how activations are rounded on their way into a matrix
   int n_threads = 0;
   int64_t n_batch = 0;
   int64_t kv_block_size = 0;
@@ -23,11 +26,19 @@ struct BenchRow {
   BenchTest test;
   std::string test_time;  // when it began, UTC, as 2026-01-31T12:00:00Z
   std::vector<BenchSample> samples;
+
+  SpeedLimit limit;
+  ReadSpeed read;             // that the limit assumes
+  ArithmeticPeak arithmetic;  // likewise
 };
 
 // Model, kernels, threads and cache of a loaded engine.
 BenchRow DescribeEngine(const Engine& engine, const std::string& model_name);
 std::string UtcNow();
+// The fastest that this machine could run row.test; errors as PeakSource::Read.
+Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row);
+// Which kernel runs which matrix, as a table.
+std::string KernelTableText(const Engine& engine);
 
 enum class BenchFormat { kMarkdown, kJson, kCsv };
 

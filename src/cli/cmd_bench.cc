@@ -28,7 +28,7 @@ struct BenchFlags {
   std::vector<std::string> kv = {"f16"}, kv_k = {""}, kv_v = {""};  // "": as kv
   std::vector<int32_t> sequences = {1};
   int repetitions = 5;
-  bool no_warmup = false;
+  bool no_warmup = false, verbose = false;
   std::string format = "md";
 };
 
@@ -49,7 +49,7 @@ std::vector<BenchTest> Tests(const BenchFlags& flags) {
 
 // Measures all tests on one engine.
 Status RunTests(const BenchFlags& flags, ModelFlags model, const std::vector<BenchTest>& tests,
-                BenchPrinter& printer) {
+                PeakSource& peaks, BenchPrinter& printer) {
   EngineFlags engine_flags = flags.engine;
   for (const BenchTest& test : tests) {
     model.context = std::max(model.context, ContextOf(test));
@@ -58,11 +58,13 @@ Status RunTests(const BenchFlags& flags, ModelFlags model, const std::vector<Ben
   engine_flags.max_queue = engine_flags.parallel;
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(model, engine_flags));
   BenchRow row = DescribeEngine(*engine, model.model);
+  if (flags.verbose) fmt::print(stderr, "{}\n", KernelTableText(*engine));
   BenchDriver driver(*engine);
   for (const BenchTest& test : tests) {
     row.test = test;
     row.test_time = UtcNow();
     LUCID_ASSIGN_OR_RETURN(row.samples, driver.Measure(test, flags.repetitions, !flags.no_warmup));
+    LUCID_RETURN_IF_ERROR(FindLimit(*engine, peaks, row));
     printer.Print(row);
   }
   return {};
@@ -77,6 +79,8 @@ Status Run(const BenchFlags& flags) {
   BenchPrinter printer(flags.format == "json"  ? BenchFormat::kJson
                        : flags.format == "csv" ? BenchFormat::kCsv
                                                : BenchFormat::kMarkdown);
+  PeakSource peaks =
+      PeakSource::Open([](const std::string& message) { fmt::print(stderr, "{}\n", message); });
   ModelFlags model = flags.model;
   Status status;
   for (const int threads : flags.threads) {
@@ -89,7 +93,7 @@ Status Run(const BenchFlags& flags) {
             model.kv = kv;
             model.cache_type_k = kv_k;
             model.cache_type_v = kv_v;
-            if (status) status = RunTests(flags, model, tests, printer);
+            if (status) status = RunTests(flags, model, tests, peaks, printer);
           }
         }
       }
@@ -154,6 +158,9 @@ void AddBenchCommand(CLI::App& root, CommandContext& context) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command->add_flag("--no-warmup", flags->no_warmup, "no untimed run before the samples");
+  command->add_flag("-v,--verbose", flags->verbose,
+                    "also print, on stderr, which kernel runs each kind of matrix, and which "
+                    "kernels refused it and why");
   command->add_option("-o,--output", flags->format, "md, json or csv")
       ->check(CLI::IsMember({"md", "json", "csv"}))
       ->capture_default_str();
@@ -168,7 +175,9 @@ void AddBenchCommand(CLI::App& root, CommandContext& context) {
       "the\n"
       "clock. No test finds tokens in the cache but those of its depth. With --batch B, B "
       "sequences\n"
-      "run at once and the rate is that of all of them. t/s: mean and standard deviation.");
+      "run at once and the rate is that of all of them. t/s: mean and standard deviation.\n"
+      "limit: what the machine could reach, from the bytes and multiply-adds of the test and what\n"
+      "lucid limits measured; without its figures both are measured first, which takes a second.");
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
   });

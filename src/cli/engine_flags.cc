@@ -17,13 +17,6 @@ std::string ByteSizeToNumber(std::string& text) {
   return "";
 }
 
-void AddByteSize(CLI::App& command, const char* name, int64_t& value, const char* help) {
-  command.add_option(name, value, help)
-      ->transform(CLI::Validator(ByteSizeToNumber, ""))
-      ->type_name("BYTES")
-      ->capture_default_str();
-}
-
 std::vector<std::string> PolicyNames() {
   std::vector<std::string> names;
   for (const KvPolicy policy : AllKvPolicies()) names.emplace_back(Name(policy));
@@ -31,6 +24,13 @@ std::vector<std::string> PolicyNames() {
 }
 
 }  // namespace
+
+CLI::Option* AddByteSize(CLI::App& command, const char* name, int64_t& value, const char* help) {
+  return command.add_option(name, value, help)
+      ->transform(CLI::Validator(ByteSizeToNumber, ""))
+      ->type_name("BYTES")
+      ->capture_default_str();
+}
 
 void AddCacheFlags(CLI::App& command, EngineFlags& flags) {
   AddByteSize(

@@ -50,6 +50,9 @@ Status CheckCacheFlags(const RequestCacheFlags& flags, const EngineFlags& engine
 // What needs the model: its cache has layers that can drop tokens, and of a type that can.
 Status CheckCacheFlags(const RequestCacheFlags& flags, const Engine& engine);
 
+// A flag whose value is a size as below. Its default is what `value` holds.
+CLI::Option* AddByteSize(CLI::App& command, const char* name, int64_t& value, const char* help);
+
 // "4096", "512M", "1GiB", "1.5G", "2GB" as bytes: K, M, G, T and KiB, MiB, GiB, TiB are powers of
 // 1024, KB, MB, GB, TB powers of 1000. kInvalidArgument says so.
 Result<int64_t> ParseByteSize(std::string_view text);

@@ -129,6 +129,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddChatCommand(root, context);
   AddBatchCommand(root, context);
   AddBenchCommand(root, context);
+  AddLimitsCommand(root, context);
   AddPullCommand(root, context);
   AddModelsCommand(root, context);
   AddShowCommand(root, context);

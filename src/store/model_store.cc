@@ -28,10 +28,14 @@ bool Exists(const std::string& path) {
 
 }  // namespace
 
+std::string LucidFolder() {
+  if (const auto lucid_home = Env("LUCID_HOME")) return *lucid_home;
+  if (const auto cache = Env("XDG_CACHE_HOME")) return *cache + "/lucid";
+  return HomeFolder() + "/.cache/lucid";
+}
+
 std::string ModelStoreFolder() {
-  if (const auto lucid_home = Env("LUCID_HOME")) return *lucid_home + "/models";
-  if (const auto cache = Env("XDG_CACHE_HOME")) return *cache + "/lucid/models";
-  return HomeFolder() + "/.cache/lucid/models";
+  return LucidFolder() + "/models";
 }
 
 Result<std::string> ResolveModel(const std::string& name_or_path) {

@@ -22,7 +22,9 @@ struct StoredModel {
   std::string pulled_at;  // ISO 8601, UTC
 };
 
-// The store's folder; created on demand.
+// The folder of everything that Lucid keeps: $LUCID_HOME, by default ~/.cache/lucid.
+std::string LucidFolder();
+// The store's folder in it; created on demand.
 std::string ModelStoreFolder();
 
 // A path as it is if it exists; else the path of a stored model of that name. kNotFound says what

@@ -1,0 +1,37 @@
+// Which kernels run a model, and which could not: for `lucid bench -v` and `lucid limits
+// --dispatch`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "exec/runner.h"
+#include "models/weights.h"
+
+namespace lucid {
+
+// The matrices of one name, type and size in all layers.
+struct MatrixKernel {
+  std::string name;   // "blk.*.attn_q"
+  std::string dtype;  // "Q4_K"
+  int64_t n_out = 0, n_in = 0;
+  int64_t count = 0;    // of layers
+  std::string kernel;   // "linear.avx512"
+  std::string refused;  // better kernels that did not take it, and why
+};
+// In the order in which a step uses them.
+std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& weights);
+
+struct IsaStatus {
+  std::string isa;
+  std::string needs;    // of the CPU, as /proc/cpuinfo names it
+  std::string refused;  // why its kernels do not run; empty if they do
+};
+// Every instruction set that the build has kernels for, best first, under the ceiling `isa` ("" or
+// "auto": none). kInvalidArgument as SelectTables.
+Result<std::vector<IsaStatus>> Dispatch(std::string_view isa);
+
+}  // namespace lucid

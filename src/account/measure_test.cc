@@ -1,0 +1,85 @@
+// That everything is measured that can be, and that a source of peaks measures only what it lacks.
+// No speeds are asserted.
+#include "account/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "account/peak_source.h"
+
+namespace lucid {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Measure, FillsAMachine) {
+  MeasureOptions options;
+  options.model_bytes = 1 << 20;
+  options.large_bytes = 4 << 20;
+  options.threads = {1, 2};
+  std::vector<std::string> parts;
+  options.progress = [&parts](std::string_view part) { parts.emplace_back(part); };
+  const Machine machine = MeasureMachine(options).value();
+  EXPECT_TRUE(IsThisMachine(machine));
+  EXPECT_EQ(parts.size(), 3u);
+  ASSERT_EQ(machine.reads.size(), 8u);  // two sizes, two kinds of pages, two numbers of threads
+  for (const ReadSpeed& read : machine.reads) {
+    EXPECT_GT(read.bytes_per_second, 0);
+    EXPECT_LE(read.median, read.bytes_per_second);
+    EXPECT_FALSE(read.how.empty());
+  }
+  for (const ComputePeak& peak : machine.peaks) EXPECT_GT(peak.macs_per_second, 0);
+  EXPECT_GT(TwoThreadsOverOne(machine), 0);
+  ASSERT_EQ(machine.clocks.size(), 2u);
+  EXPECT_GT(machine.clocks[0].value, 1e8);  // hertz
+  ASSERT_EQ(machine.barriers.size(), 1u);
+  EXPECT_GT(machine.barriers[0].value, 0);
+  for (const Refusal& refusal : machine.refused) {
+    EXPECT_FALSE(refusal.reason.empty());
+    for (const ComputePeak& peak : machine.peaks) EXPECT_NE(peak.isa, refusal.isa);
+  }
+}
+
+TEST(BufferBytes, AreWholePagesOfHalfTheMemoryAtMost) {
+  EXPECT_EQ(BufferBytes(10'000, 1, 1 << 20), 8192);
+  EXPECT_EQ(BufferBytes(int64_t{1} << 40, 1, 1 << 20), 1 << 19);
+  EXPECT_EQ(BufferBytes(int64_t{1} << 40, 1, 0), int64_t{1} << 40);  // the system does not say
+  EXPECT_EQ(BufferBytes(100, 3, 1 << 20), 3 * 4096);                 // a page for every thread
+}
+
+TEST(MeasureRead, SaysWhatItRead) {
+  const ReadSpeed read = MeasureRead(1 << 20, 2, false).value();
+  EXPECT_EQ(read.bytes, 1 << 20);
+  EXPECT_EQ(read.threads, 2);
+  EXPECT_FALSE(read.huge_pages);
+}
+
+TEST(PeakSource, MeasuresWhatItLacksOnceAndSaysWhy) {
+  std::vector<std::string> said;
+  PeakSource peaks(Machine{}, "nothing is stored",
+                   [&said](const std::string& message) { said.push_back(message); });
+  const ReadSpeed read = peaks.Read(1 << 20, 1).value();
+  EXPECT_GT(read.bytes_per_second, 0);
+  EXPECT_THAT(said, ElementsAre(HasSubstr("nothing is stored"), HasSubstr("read 1.0 MB")));
+  EXPECT_EQ(peaks.Read(1 << 20, 1).value().bytes_per_second, read.bytes_per_second);
+  const ArithmeticPeak peak = peaks.Arithmetic(1, false);
+  EXPECT_GT(peak.macs_per_second, 0);
+  EXPECT_EQ(peaks.Arithmetic(1, false).macs_per_second, peak.macs_per_second);
+  EXPECT_GE(peaks.Arithmetic(1, true).macs_per_second, peak.macs_per_second);
+  EXPECT_EQ(said.size(), 3u);
+}
+
+TEST(PeakSource, TakesWhatIsStored) {
+  Machine machine;
+  machine.reads = {{1000, 7, true, 5e9, 4e9, "loop"}};
+  machine.peaks = {{"float32", "x", 7, 3e9}};
+  PeakSource peaks(machine, "", [](const std::string& message) { FAIL() << message; });
+  EXPECT_EQ(peaks.Read(1100, 7).value().bytes_per_second, 5e9);
+  EXPECT_EQ(peaks.Arithmetic(7, false).unit, "float32 x");
+}
+
+}  // namespace
+}  // namespace lucid

@@ -1,0 +1,50 @@
+#include "account/peak_source.h"
+
+#include <utility>
+
+#include "account/measure.h"
+#include "base/check.h"
+
+namespace lucid {
+
+PeakSource PeakSource::Open(Say say) {
+  const std::string path = MachinePath();
+  Result<Machine> stored = LoadMachine(path);
+  if (stored && IsThisMachine(*stored)) return {*std::move(stored), "", std::move(say)};
+  std::string why = stored                                        ? path + " is of another machine"
+                    : stored.error().code == ErrorCode::kNotFound ? "there is no " + path
+                                                                  : stored.error().message;
+  return {Machine{}, std::move(why), std::move(say)};
+}
+
+void PeakSource::Announce(const std::string& measurement) {
+  if (!say_) return;
+  if (!why_.empty()) say_(why_ + "; 'lucid limits' stores the figures that follow");
+  why_.clear();
+  say_("measuring " + measurement);
+}
+
+Result<ReadSpeed> PeakSource::Read(int64_t bytes, int threads) {
+  if (const ReadSpeed* known = FindRead(machine_, bytes, threads)) return *known;
+  Announce(
+      fmt::format("how fast {} threads read {:.1f} MB", threads, static_cast<double>(bytes) / 1e6));
+  LUCID_ASSIGN_OR_RETURN(ReadSpeed read, MeasureRead(bytes, threads, /*huge_pages=*/true));
+  machine_.reads.push_back(read);
+  // Found for the asked size too where memory was short.
+  if (FindRead(machine_, bytes, threads) == nullptr) {
+    machine_.reads.push_back(read);
+    machine_.reads.back().bytes = bytes;
+  }
+  return read;
+}
+
+ArithmeticPeak PeakSource::Arithmetic(int threads, bool eight_bits) {
+  if (const auto known = BestArithmetic(machine_.peaks, threads, eight_bits)) return *known;
+  Announce(fmt::format("the arithmetic of {} threads", threads));
+  for (ComputePeak& peak : MeasurePeaks(threads)) machine_.peaks.push_back(std::move(peak));
+  const auto peak = BestArithmetic(machine_.peaks, threads, eight_bits);
+  LUCID_CHECK(peak.has_value(), "the base instruction set has no multiplying probe");
+  return *peak;
+}
+
+}  // namespace lucid

@@ -1,0 +1,38 @@
+// PeakSource: the two numbers of a limit, from the machine that `lucid limits` stored, or measured
+// on the spot where it did not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "account/limit.h"
+#include "account/machine.h"
+#include "base/result.h"
+
+namespace lucid {
+
+class PeakSource {
+ public:
+  // `say` is told of what is measured now, and why; it may be empty.
+  using Say = std::function<void(const std::string& message)>;
+  // `why`: why there is no more in `machine`, said before the first measurement.
+  PeakSource(Machine machine, std::string why, Say say)
+      : machine_(std::move(machine)), why_(std::move(why)), say_(std::move(say)) {}
+  // With what MachinePath() holds, if that is of this machine.
+  static PeakSource Open(Say say);
+
+  // How fast so many threads read a buffer of that size again and again; MeasureRead's errors.
+  Result<ReadSpeed> Read(int64_t bytes, int threads);
+  // As BestArithmetic.
+  ArithmeticPeak Arithmetic(int threads, bool eight_bits);
+
+ private:
+  void Announce(const std::string& measurement);
+
+  Machine machine_;  // grows by what is measured
+  std::string why_;
+  Say say_;
+};
+
+}  // namespace lucid
