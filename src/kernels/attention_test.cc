@@ -81,6 +81,8 @@ struct Cache {
 struct Batch {
   std::vector<int32_t> sequence, positions, dropped;
   std::vector<KeyScores> scores;
+  Phase phase = Phase::kGenerated;  // of all tokens, if not set one by one
+  std::vector<Phase> phases = {};
   StepView Step(const Cache& cache) const {
     StepView step;
     step.n_tokens = static_cast<int32_t>(positions.size());
@@ -91,12 +93,14 @@ struct Batch {
     step.block_table_stride = cache.stride;
     step.dropped = dropped.empty() ? nullptr : dropped.data();
     step.scores = scores.empty() ? nullptr : scores.data();
+    step.phases = phases.data();
     return step;
   }
   void Add(int32_t seq, int32_t begin, int32_t end) {
     for (int32_t p = begin; p < end; ++p) {
       sequence.push_back(seq);
       positions.push_back(p);
+      phases.push_back(phase);
     }
   }
 };
@@ -156,6 +160,7 @@ std::vector<float> AttendAlone(std::string_view isa, Cache& cache, const Attenti
   for (size_t i = 0; i < batch.positions.size(); ++i) {
     Batch one;
     one.dropped = batch.dropped;
+    one.phase = batch.phases[i];
     one.Add(batch.sequence[i], batch.positions[i], batch.positions[i] + 1);
     const auto y =
         Attend(isa, cache, args, one, q.subspan(i * width, width), 1 + static_cast<int>(i % 3));
@@ -262,6 +267,37 @@ TEST(Attention, MatchesTheReferenceForPromptsDecodeWindowsAndCaps) {
   }
 }
 
+// Prompts may be computed in bfloat16, whose rounding errors are independent of each other.
+TEST(Attention, PromptsAreCloseToTheReference) {
+  for (const CacheShape& shape : Shapes()) {
+    const int32_t length = LengthFor(shape);
+    Cache cache(shape, 2, length);
+    Fill("reference", cache, 0, length);
+    Batch batch;
+    batch.phase = Phase::kPrompt;
+    batch.Add(0, 0, 30);
+    batch.Add(1, length - 60, length);
+    const auto q = QueriesOf(batch, shape);
+    for (const auto& [window, softcap] : {std::pair(0, 0.0f), {41, 0.0f}, {0, 5.0f}}) {
+      const AttentionArgs args = ArgsOf(shape, window, softcap);
+      const auto want = Attend("reference", cache, args, batch, q, 2);
+      for (const std::string& isa : CpuIsas()) {
+        const auto got = Attend(isa, cache, args, batch, q, 2);
+        const std::string what =
+            fmt::format("{} window {} cap {} {}", isa, window, softcap, Describe(shape));
+        ExpectNear(got, want, 1e-5, shape.type == KvType::kF32 ? 4e-6 : 4e-2, what);
+        double squares = 0;
+        double error = 0;
+        for (size_t i = 0; i < want.size(); ++i) {
+          squares += want[i] * want[i];
+          error += (got[i] - want[i]) * (got[i] - want[i]);
+        }
+        EXPECT_LT(std::sqrt(error / squares), 4e-3) << what;
+      }
+    }
+  }
+}
+
 TEST(Attention, ATokenHasTheSameBitsAloneAndInAnyBatchForAnyNumberOfThreads) {
   for (const std::string& isa : CpuIsas()) {
     for (const CacheShape& shape : Shapes()) {
@@ -269,8 +305,12 @@ TEST(Attention, ATokenHasTheSameBitsAloneAndInAnyBatchForAnyNumberOfThreads) {
       Cache cache(shape, 3, length);
       Fill(isa, cache, 0, length);
       Batch all;
-      all.Add(0, length - 70, length);
+      all.phase = Phase::kPrompt;
+      all.Add(0, length - 70, length - 31);
+      all.phase = Phase::kGenerated;
+      all.Add(0, length - 31, length);
       all.Add(1, length - 1, length);
+      all.phase = Phase::kPrompt;
       all.Add(2, 30, 45);
       const auto q = QueriesOf(all, shape);
       const size_t width_q = QueryWidth(shape);
@@ -282,11 +322,45 @@ TEST(Attention, ATokenHasTheSameBitsAloneAndInAnyBatchForAnyNumberOfThreads) {
           ExpectSameBits(Attend(isa, cache, args, all, q, threads), alone,
                          fmt::format("{} threads {} {}", isa, threads, Describe(shape)));
         }
-        Batch part;  // another chunk of the same prompt
-        part.Add(0, length - 70 + 7, length - 20);
+        Batch part;  // another chunk of the same sequence
+        part.phase = Phase::kPrompt;
+        part.Add(0, length - 70 + 7, length - 31);
+        part.phase = Phase::kGenerated;
+        part.Add(0, length - 31, length - 20);
         const auto q_part = std::span(q).subspan(7 * width_q, 43 * width_q);
         const std::vector<float> want(alone.begin() + 7 * width_y, alone.begin() + 50 * width_y);
         ExpectSameBits(Attend(isa, cache, args, part, q_part, 2), want, isa);
+      }
+    }
+  }
+}
+
+// Long enough for several pieces, which are dealt to the threads one by one.
+TEST(Attention, LongContextsHaveTheSameBitsForAnyNumberOfThreads) {
+  for (const std::string& isa : CpuIsas()) {
+    for (const CacheShape& shape :
+         {CacheShape{6, 2, 32, 32, 16, KvType::kF16}, CacheShape{7, 1, 20, 48, 64, KvType::kInt8},
+          CacheShape{40, 1, 16, 16, 32, KvType::kBF16}}) {
+      const int32_t length = 1600;
+      Cache cache(shape, 3, length);
+      Fill(isa, cache, 0, length);
+      for (const Phase phase : {Phase::kPrompt, Phase::kGenerated}) {
+        Batch all;
+        all.phase = phase;
+        all.Add(0, length - 1, length);
+        all.Add(1, 700, 703);
+        all.Add(2, 1535, 1538);
+        const auto q = QueriesOf(all, shape, 2.0f);
+        for (int32_t window : {0, 1100}) {
+          const AttentionArgs args = ArgsOf(shape, window);
+          const std::vector<float> alone = AttendAlone(isa, cache, args, all, q);
+          ExpectNear(alone, Attend("reference", cache, args, all, q, 1), 1e-5,
+                     phase == Phase::kPrompt ? 4e-2 : 4e-6, isa);
+          for (const int threads : {2, 3, 64}) {
+            ExpectSameBits(Attend(isa, cache, args, all, q, threads), alone,
+                           fmt::format("{} threads {} {}", isa, threads, Describe(shape)));
+          }
+        }
       }
     }
   }
@@ -310,8 +384,9 @@ TEST(Attention, SequencesThatShareAPrefixHaveTheBitsOfEachAlone) {
         Cache cache(shape, 7, length);
         SharePrefix(cache, 160 / block_size);
         Fill(isa, cache, 0, length);
-        Batch all;  // decoding at different places, one that shares nothing, and a prompt
+        Batch all;  // decoding at different places, one that shares nothing, and prompts
         for (int32_t s = 0; s < 7; ++s) {
+          all.phase = s >= 5 ? Phase::kPrompt : Phase::kGenerated;
           if (s == 3) cache.Entry(Cache::kPages, s, 0) = cache.Entry(Cache::kPages, s, 1);
           all.Add(s, length - 1 - 2 * s, s == 5 ? length : length - 2 * s);
         }
@@ -392,7 +467,7 @@ struct Summed {
 };
 Summed SumInChunks(const std::string& isa, Cache& cache, const AttentionArgs& args,
                    std::span<const float> q, int32_t length, int32_t chunk, int32_t first,
-                   int threads) {
+                   int threads, int32_t prompt) {
   const CacheShape& s = cache.shape;
   const int64_t capacity = length;
   Summed out;
@@ -400,7 +475,10 @@ Summed SumInChunks(const std::string& isa, Cache& cache, const AttentionArgs& ar
   for (int32_t p = 0; p < length; p += chunk) {
     const int32_t end = std::min(length, p + chunk);
     Batch batch;
-    batch.Add(0, p, end);
+    batch.phase = Phase::kPrompt;
+    batch.Add(0, p, std::max(p, std::min(end, prompt)));
+    batch.phase = Phase::kGenerated;
+    batch.Add(0, std::max(p, prompt), end);
     batch.Add(1, length - 3, length - 1);  // a neighbour without sums
     batch.scores = {{out.sums.data(), s.kv_heads * capacity, capacity, first}, {}};
     std::vector<float> queries(
@@ -413,38 +491,52 @@ Summed SumInChunks(const std::string& isa, Cache& cache, const AttentionArgs& ar
   return out;
 }
 
+void ExpectKeyScores(const std::string& isa, const CacheShape& shape, int32_t prompt) {
+  const int32_t length = 90;
+  const int32_t first = 21;
+  Cache cache(shape, 2, length);
+  Fill(isa, cache, 0, length);
+  const auto q = RandomFloats(static_cast<size_t>(length) * QueryWidth(shape), 17, 2.0f);
+  const AttentionArgs args = ArgsOf(shape, 0, 8.0f);
+  const auto sum = [&](const std::string& on, int32_t chunk, int threads) {
+    return SumInChunks(on, cache, args, q, length, chunk, first, threads, prompt);
+  };
+  const Summed want = sum("reference", length, 1);
+  const Summed whole = sum(isa, length, 1);
+  if (prompt == 0) {
+    ExpectNear(whole.sums, want.sums, 1e-4, 1e-6, isa + " " + Describe(shape));
+    ExpectNear(whole.y, want.y, 1e-5, 4e-6, isa + " " + Describe(shape));
+  } else {
+    ExpectNear(whole.sums, want.sums, 2e-2, 1e-3, isa + " " + Describe(shape));
+  }
+  double mass = 0;
+  for (const float x : whole.sums) mass += x;
+  EXPECT_NEAR(mass, shape.n_heads * (length - first), 1e-2);
+  // Layer 0 is another layer's.
+  const int64_t layer = int64_t{shape.kv_heads} * length;
+  EXPECT_TRUE(std::all_of(whole.sums.begin(), whole.sums.begin() + layer,
+                          [](float x) { return x == 0.0f; }));
+  for (const int32_t chunk : {1, 7, 64}) {
+    for (const int threads : {1, 3}) {
+      const Summed again = sum(isa, chunk, threads);
+      ExpectSameBits(again.sums, whole.sums, fmt::format("{} chunk {}", isa, chunk));
+      ExpectSameBits(again.y, whole.y, fmt::format("{} chunk {}", isa, chunk));
+    }
+  }
+  Batch plain;  // the outputs are those of attention that sums nothing
+  plain.phase = Phase::kPrompt;
+  plain.Add(0, 0, prompt);
+  plain.phase = Phase::kGenerated;
+  plain.Add(0, prompt, length);
+  ExpectSameBits(whole.y, Attend(isa, cache, args, plain, q, 2), isa);
+}
+
 TEST(KeyScores, AreTheSoftmaxWeightsInTheSameBitsForAnyChunks) {
   for (const std::string& isa : CpuIsas()) {
-    for (const CacheShape shape :
+    for (const CacheShape& shape :
          {CacheShape{6, 2, 32, 32, 16, KvType::kF16}, CacheShape{30, 1, 20, 20, 8, KvType::kInt8},
           CacheShape{2, 2, 16, 16, 64, KvType::kF32}}) {
-      const int32_t length = 90;
-      const int32_t first = 21;
-      Cache cache(shape, 2, length);
-      Fill(isa, cache, 0, length);
-      const auto q = RandomFloats(static_cast<size_t>(length) * QueryWidth(shape), 17, 2.0f);
-      const AttentionArgs args = ArgsOf(shape, 0, 8.0f);
-      const Summed want = SumInChunks("reference", cache, args, q, length, length, first, 1);
-      const Summed whole = SumInChunks(isa, cache, args, q, length, length, first, 1);
-      ExpectNear(whole.sums, want.sums, 1e-4, 1e-6, isa + " " + Describe(shape));
-      ExpectNear(whole.y, want.y, 1e-5, 4e-6, isa + " " + Describe(shape));
-      double mass = 0;
-      for (const float sum : whole.sums) mass += sum;
-      EXPECT_NEAR(mass, shape.n_heads * (length - first), 1e-2);
-      // Layer 0 is another layer's.
-      const int64_t layer = int64_t{shape.kv_heads} * length;
-      EXPECT_TRUE(std::all_of(whole.sums.begin(), whole.sums.begin() + layer,
-                              [](float sum) { return sum == 0.0f; }));
-      for (const int32_t chunk : {1, 7, 64}) {
-        for (const int threads : {1, 3}) {
-          const Summed again = SumInChunks(isa, cache, args, q, length, chunk, first, threads);
-          ExpectSameBits(again.sums, whole.sums, fmt::format("{} chunk {}", isa, chunk));
-          ExpectSameBits(again.y, whole.y, fmt::format("{} chunk {}", isa, chunk));
-        }
-      }
-      Batch plain;  // the outputs are those of attention that sums nothing
-      plain.Add(0, 0, length);
-      ExpectSameBits(whole.y, Attend(isa, cache, args, plain, q, 2), isa);
+      for (const int32_t prompt : {0, 75}) ExpectKeyScores(isa, shape, prompt);
     }
   }
 }

@@ -1,62 +1,21 @@
-// What the rows of an attention tile read, and how it gets from the paged cache to float rows in a
-// thread's scratch. Used by attention-inl.h.
+// Query tiles of attention-inl.h: which rows go through the cache together, and which places of
+// which pages they read.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/args.h"
 #include "kernels/cpu/kv-inl.h"
-#include "kernels/cpu/linear-inl.h"
 #include "kernels/kv_place.h"
 
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int64_t kChunk = 64;  // places: keys and values of a chunk stay in the first-level cache
-constexpr int64_t kMaxQueries =
-    24;  // query rows that share a chunk: a multiple of every kTileTokens
-
-// Rows of the cache tile that one thread works on, in its scratch.
-struct AttentionScratchView {
-  float* q;       // [kMaxQueries][k_pad], zero padded
-  float* k;       // [kChunk][k_pad], zero padded
-  float* v;       // [kChunk][v_pad]
-  float* scores;  // [kMaxQueries][kChunk]
-  float* sum;     // [kMaxQueries][v_pad]
-  float* alpha;   // [kMaxQueries] factor of the sums so far
-  float* max;     // [kMaxQueries]
-  float* total;   // [kMaxQueries]
-  int64_t k_pad;
-  int64_t v_pad;
-};
-
-inline int64_t PadV(int64_t dim) {
-  constexpr int64_t unit = kPvVectors * kLanes;
-  return (dim + unit - 1) / unit * unit;
-}
-
-inline AttentionScratchView ViewScratch(const KvView& kv, std::byte* scratch) {
-  AttentionScratchView s;
-  s.k_pad = Padded(kv.k_dim);
-  s.v_pad = PadV(kv.v_dim);
-  s.q = reinterpret_cast<float*>(scratch);
-  s.k = s.q + kMaxQueries * s.k_pad;
-  s.v = s.k + kChunk * s.k_pad;
-  s.scores = s.v + kChunk * s.v_pad;
-  s.sum = s.scores + kMaxQueries * kChunk;
-  s.alpha = s.sum + kMaxQueries * s.v_pad;
-  s.max = s.alpha + kMaxQueries;
-  s.total = s.max + kMaxQueries;
-  return s;
-}
-
-size_t AttentionScratch(const void* args, int64_t /*max_rows*/) {
-  const KvView& kv = static_cast<const AttentionArgs*>(args)->kv;
-  const int64_t k_pad = Padded(kv.k_dim);
-  const int64_t v_pad = PadV(kv.v_dim);
-  const int64_t floats = (kMaxQueries + kChunk) * (k_pad + v_pad) + kMaxQueries * (kChunk + 3);
-  return static_cast<size_t>(floats) * sizeof(float);
-}
+constexpr int64_t kChunk = 64;  // places that are loaded at a time
+constexpr int64_t kPiece =
+    512;  // places whose softmax is summed by itself, then merged with others
+constexpr int64_t kMaxQueries = 256;  // rows of a tile
+constexpr int64_t kMinRows = 16;      // of a tile, if there are as many
 
 // Query rows that one thread takes through the cache together: `tokens` tokens from `token`, each
 // with query heads [head, head + heads), all of one KV head. At most kMaxQueries rows.
@@ -181,30 +140,39 @@ inline HeadRows HeadIn(const CacheArrays& c, const KeySource& source, int64_t bl
           reinterpret_cast<const uint8_t*>(HeadOf(values, page, kv_head))};
 }
 
-// Keys of places [begin, end) to rows begin % kChunk of s.k, and their values to s.v where wanted.
-// The block after each one, up to that of place `last`, is asked for meanwhile: blocks are too
-// short for the hardware to see where a sequence goes on.
-inline void LoadChunk(const CacheArrays& c, const KeySource& source, int64_t kv_head, int64_t begin,
-                      int64_t end, int64_t last, bool with_values, const AttentionScratchView& s) {
-  const int64_t block_size = c.keys.block_size;
-  for (int64_t p = begin; p < end;) {
-    const int64_t block = p / block_size;
-    const int64_t at = p - block * block_size;
-    const int64_t n = Least(end - p, block_size - at);
-    const HeadRows now = HeadIn(c, source, block, kv_head);
-    const HeadRows next = HeadIn(c, source, Least(block + 1, last / block_size), kv_head);
-    float* k_rows = s.k + p % kChunk * s.k_pad;
-    if (now.keys.row_bytes == 0) {
-      if (at == 0) Prefetch(next.k, next.keys.head_bytes);
-      LoadKiviKeys(now.k, at, at + n, now.keys.dim, k_rows, s.k_pad);
-    } else {
-      LoadRows(now.keys, now.k, next.k, at, n, k_rows, s.k_pad);
+// Whether two tokens are computed with the same arithmetic.
+inline bool SamePhase(const StepView& step, int64_t token, int64_t other) {
+  return step.phases == nullptr || step.phases[token] == step.phases[other];
+}
+
+// Whether two neighbouring tokens of different sequences begin with the same keys: then they share
+// a prefix, and it pays to take them through the cache together.
+inline bool SharePrefix(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                        int64_t token, int64_t next) {
+  const int64_t place = PlaceOf(a.kv, step, token);
+  const int64_t next_place = PlaceOf(a.kv, step, next);
+  const int64_t first = FirstKey(a, place);
+  const int64_t end = (first / kChunk + 1) * kChunk;
+  return FirstKey(a, next_place) == first && end <= place && end <= next_place &&
+         SameKeys(c, SourceOf(a.kv, step, token, place), SourceOf(a.kv, step, next, next_place),
+                  first, end);
+}
+
+// The end of the tile that begins at `token`: at most `most` tokens of one sequence, or
+// `most_shared` of several that share a prefix.
+inline int64_t TileEnd(const AttentionArgs& a, const StepView& step, const CacheArrays& c,
+                       int64_t token, int64_t most, int64_t most_shared) {
+  int64_t end = token + 1;
+  for (; end < step.n_tokens && end - token < most; ++end) {
+    if (!SamePhase(step, end - 1, end)) break;
+    if (step.sequence[end] == step.sequence[end - 1]) continue;
+    if (end - token >= most_shared || WantsScores(a, step, step.sequence[end]) ||
+        !SharePrefix(a, step, c, end - 1, end)) {
+      break;
     }
-    if (with_values) {
-      LoadRows(now.values, now.v, next.v, at, n, s.v + p % kChunk * s.v_pad, s.v_pad);
-    }
-    p += n;
+    most = Least(most, most_shared);
   }
+  return end;
 }
 
 }  // namespace

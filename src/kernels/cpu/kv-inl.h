@@ -95,39 +95,37 @@ inline void DecodeInt2Row(const uint8_t* src, float* dst, int64_t dim) {
 
 inline void Prefetch(const uint8_t* p, int64_t bytes) {
   constexpr int64_t kLine = 64;
-  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(p + i);
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(p + i, 0, 2);
 }
 
 // Rows [begin, begin + n) of one head's, at `src`, to rows of dst, ldd floats apart, each zero
-// padded to a multiple of kLanes. The same rows at `ahead` will be wanted next.
+// padded to a multiple of kLanes.
 template <void (*kDecode)(const uint8_t*, float*, int64_t)>
-inline void LoadRowsWith(const KvArray& a, const uint8_t* src, const uint8_t* ahead, int64_t begin,
-                         int64_t n, float* dst, int64_t ldd) {
+inline void LoadRowsWith(const KvArray& a, const uint8_t* src, int64_t begin, int64_t n, float* dst,
+                         int64_t ldd) {
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t offset = (begin + i) * a.row_bytes;
-    Prefetch(ahead + offset, a.row_bytes);
-    kDecode(src + offset, dst + i * ldd, a.dim);
+    kDecode(src + (begin + i) * a.row_bytes, dst + i * ldd, a.dim);
   }
 }
 
-inline void LoadRows(const KvArray& a, const uint8_t* src, const uint8_t* ahead, int64_t begin,
-                     int64_t n, float* dst, int64_t ldd) {
+inline void LoadRows(const KvArray& a, const uint8_t* src, int64_t begin, int64_t n, float* dst,
+                     int64_t ldd) {
   switch (a.type) {
     case KvType::kF32:
-      return LoadRowsWith<DecodeRow<F32>>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeRow<F32>>(a, src, begin, n, dst, ldd);
     case KvType::kF16:
-      return LoadRowsWith<DecodeRow<F16>>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeRow<F16>>(a, src, begin, n, dst, ldd);
     case KvType::kBF16:
-      return LoadRowsWith<DecodeRow<Bf16>>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeRow<Bf16>>(a, src, begin, n, dst, ldd);
     case KvType::kInt8:
-      return LoadRowsWith<DecodeInt8Row>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeInt8Row>(a, src, begin, n, dst, ldd);
     case KvType::kFp8:
-      return LoadRowsWith<DecodeFp8Row>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeFp8Row>(a, src, begin, n, dst, ldd);
     case KvType::kInt4:
-      return LoadRowsWith<DecodeInt4Row>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeInt4Row>(a, src, begin, n, dst, ldd);
     case KvType::kInt2:
     case KvType::kKivi2:
-      return LoadRowsWith<DecodeInt2Row>(a, src, ahead, begin, n, dst, ldd);
+      return LoadRowsWith<DecodeInt2Row>(a, src, begin, n, dst, ldd);
   }
 }
 

@@ -48,7 +48,8 @@ const char* RefuseGluLinear(const void* args) {
       {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                       \
       {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                      \
       {KernelOp::kKvStore, "kv_store." isa, KvStore, KvStoreScratch},                          \
-      {KernelOp::kAttention, "attention." isa, Attention, AttentionScratch},                   \
+      {KernelOp::kAttention, "attention." isa, Attention,                                      \
+       AttentionScratch,     nullptr,          AttentionShared},                               \
       {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale}, {            \
     KernelOp::kSoftcap, "softcap." isa, Softcap                                                \
   }

@@ -70,6 +70,12 @@ inline F PowerOfTwo(F n) {
   const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
   return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
 }
+inline F TimesPowerOfTwo(F p, F n, F x, float lowest) {
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, Set(lowest), _CMP_NLT_UQ), p, n);
+}
+inline bool AnyGreater(F a, F b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0;
+}
 inline void SinCosQuadrant(F n, F sin, F cos, F* out_sin, F* out_cos) {
   const __m512i q = _mm512_cvtps_epi32(n);
   const __mmask16 swap = _mm512_test_epi32_mask(q, _mm512_set1_epi32(1));
@@ -100,6 +106,71 @@ inline float MaxLane(F v) {
   m = Max(m, _mm512_permute_ps(m, 0x4e));
   return _mm512_cvtss_f32(Max(m, _mm512_permute_ps(m, 0xb1)));
 }
+
+// Pairs of rows, of fours, then the 128-bit parts of four and of sixteen.
+inline void Transpose(F* rows) {
+  F t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+  F u[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512d a = _mm512_castps_pd(t[i]);
+    const __m512d b = _mm512_castps_pd(t[i + 1]);
+    const __m512d c = _mm512_castps_pd(t[i + 2]);
+    const __m512d d = _mm512_castps_pd(t[i + 3]);
+    u[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+    u[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    u[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    u[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const F even_low = _mm512_shuffle_f32x4(u[i], u[i + 4], 0x88);
+    const F odd_low = _mm512_shuffle_f32x4(u[i], u[i + 4], 0xdd);
+    const F even_high = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0x88);
+    const F odd_high = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0xdd);
+    rows[i] = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+    rows[i + 4] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+    rows[i + 8] = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+    rows[i + 12] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+  }
+}
+
+#if defined(__AVX512BF16__)
+// Products of bfloat16 pairs, summed in float: every lane is two of them.
+#define LUCID_HAS_PAIRS 1
+using Pairs = __m512i;
+
+inline Pairs LoadPairs(const uint32_t* p) {
+  return _mm512_loadu_si512(p);
+}
+inline void StorePairs(uint32_t* p, Pairs v) {
+  _mm512_storeu_si512(p, v);
+}
+inline Pairs SetPairs(const uint32_t* p) {
+  return _mm512_set1_epi32(static_cast<int>(*p));
+}
+// acc + a.first * b.first + a.second * b.second.
+inline F DotPairs(Pairs a, Pairs b, F acc) {
+  return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+// Lane i: (first[i], second[i]), each rounded to nearest even.
+inline Pairs PairLanes(F first, F second) {
+  const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both);
+}
+// Neighbours in pairs: first[0..15], then second[0..15].
+inline Pairs PairNeighbours(F first, F second) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+#endif
 
 inline F LoadU8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadBytes16(p)));

@@ -86,6 +86,15 @@ inline F KeepLanes(F v, int64_t begin, int64_t end, F other) {
 inline F PowerOfTwo(F n) {
   return reinterpret_cast<F>((__builtin_convertvector(n, I) + 127) << 23);
 }
+// p * 2^n, n integral; 0 where x < lowest, which is where n may lie below -126.
+inline F TimesPowerOfTwo(F p, F n, F x, float lowest) {
+  return IfLess(x, Set(lowest), Zero(), p * PowerOfTwo(Max(Set(-126.0f), n)));
+}
+// Whether a > b in any lane.
+inline bool AnyGreater(F a, F b) {
+  const I greater = a > b;
+  return (greater[0] | greater[1] | greater[2] | greater[3]) != 0;
+}
 
 // From sin and cos of an angle in [-pi/4, pi/4], those of the angle + n * pi/2.
 inline void SinCosQuadrant(F n, F sin, F cos, F* out_sin, F* out_cos) {
@@ -108,6 +117,17 @@ inline float MaxLane(F v) {
   float m = v[0];
   for (int i = 1; i < kLanes; ++i) m = v[i] > m ? v[i] : m;
   return m;
+}
+
+// Of kLanes rows of kLanes values: lane i of row j becomes lane j of row i.
+inline void Transpose(F* rows) {
+  for (int i = 0; i < kLanes; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const float x = rows[i][j];
+      rows[i][j] = rows[j][i];
+      rows[j][i] = x;
+    }
+  }
 }
 
 // kLanes unsigned / signed bytes as floats.
