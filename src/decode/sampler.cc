@@ -5,35 +5,12 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/select.h"
 #include "decode/samplers/stage.h"
 
 namespace lucid {
 namespace {
-
-// Logits as candidates: -inf and NaN are no candidates, +inf counts as the largest finite number.
-void CollectCandidates(std::span<const float> logits, Candidates& candidates) {
-  candidates.clear();
-  candidates.reserve(logits.size());
-  for (size_t id = 0; id < logits.size(); ++id) {
-    const float logit = logits[id];
-    if (logit > -INFINITY)
-      candidates.push_back({static_cast<int32_t>(id), std::min(logit, FLT_MAX)});
-  }
-}
-
-// The id of the largest logit, the lowest among equal ones; -1 if there is none.
-int32_t ArgMax(std::span<const float> logits) {
-  int32_t best = -1;
-  float best_logit = -INFINITY;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] > best_logit) {
-      best_logit = logits[id];
-      best = static_cast<int32_t>(id);
-    }
-  }
-  return best;
-}
 
 double Entropy(const Weights& weights) {
   // H = log Z - sum(w * log w) / Z, where w = exp(logit - max).
@@ -44,26 +21,32 @@ double Entropy(const Weights& weights) {
   return std::log(weights.sum) - sum / weights.sum;
 }
 
+// The n first of candidates that are the most likely ones, ascending by id: most likely first, ties
+// by lower id.
+std::vector<TokenProb> TopOf(Candidates likely, size_t n, float max_logit, double log_sum) {
+  std::stable_sort(likely.begin(), likely.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  likely.resize(std::min(n, likely.size()));
+  std::vector<TokenProb> result;
+  result.reserve(likely.size());
+  for (const Candidate& c : likely) {
+    result.push_back(
+        {c.id, static_cast<float>(static_cast<double>(c.logit) - max_logit - log_sum)});
+  }
+  return result;
+}
+
 // The n most likely candidates, most likely first, ties by lower id.
 std::vector<TokenProb> TopCandidates(std::span<const Candidate> candidates, size_t n) {
   n = std::min(n, candidates.size());
   if (n == 0) return {};
   const float limit = KthLargestLogit(candidates, n);
-  std::vector<Candidate> top;
+  Candidates likely;
   for (const Candidate& c : candidates) {
-    if (c.logit >= limit) top.push_back(c);
+    if (c.logit >= limit) likely.push_back(c);
   }
-  std::stable_sort(top.begin(), top.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
-  top.resize(n);
   const Weights weights = SoftmaxWeights(candidates);
-  const double log_sum = std::log(weights.sum);
-  std::vector<TokenProb> result;
-  for (const Candidate& c : top) {
-    result.push_back(
-        {c.id, static_cast<float>(static_cast<double>(c.logit) - weights.max_logit - log_sum)});
-  }
-  return result;
+  return TopOf(std::move(likely), n, weights.max_logit, std::log(weights.sum));
 }
 
 // What a stage did, from the candidates before and after it (both ascending by id).
@@ -105,9 +88,13 @@ size_t InverseCdf(const Weights& weights, double u) {
   return last_possible;
 }
 
-// A buffer that outlives the call: at 150,000 tokens its pages cost more to fault in than to fill.
+// Buffers that outlive the call: at 150,000 tokens their pages cost more to fault in than to fill.
 Candidates& CandidateBuffer() {
   thread_local Candidates buffer;
+  return buffer;
+}
+LogitRow& RowBuffer() {
+  thread_local LogitRow buffer;
   return buffer;
 }
 
@@ -116,7 +103,6 @@ Candidates& CandidateBuffer() {
 struct SamplerChain::Impl {
   SamplerParams params;
   std::vector<const SamplerStage*> stages;  // those that do something, in order
-  bool greedy = false;                      // the stages are exactly {greedy}
 
   Status CheckVocabulary(size_t vocab) const {
     if (vocab == 0) return Err(ErrorCode::kInvalidArgument, "there are no logits to sample from");
@@ -129,30 +115,57 @@ struct SamplerChain::Impl {
     return {};
   }
 
+  // Fills `candidates` from the logits and runs the first stages, as many as can do without a list
+  // of all tokens (none with `listed`). Returns how many ran.
+  size_t RunFront(std::span<const float> logits, const StageInput& input, bool listed,
+                  Candidates& candidates) const {
+    LogitRow& row = RowBuffer();
+    row.Reset(logits);
+    candidates.clear();
+    size_t n = 0;
+    if (!listed) {
+      while (n < stages.size() && stages[n]->adjust_row != nullptr)
+        stages[n++]->adjust_row(input, row);
+      const bool selects = n < stages.size() && stages[n]->select != nullptr;
+      if (selects && stages[n]->select(input, row, candidates)) return n + 1;
+    }
+    candidates.clear();
+    candidates.reserve(logits.size());
+    row.ForEach([&](const Candidate& c) { candidates.push_back(c); });
+    return n;
+  }
+
+  // Why no candidate came out of RunFront.
+  tl::unexpected<Error> NoCandidate(std::span<const float> logits) const {
+    if (std::any_of(logits.begin(), logits.end(), [](float x) { return x > -INFINITY; }))
+      return Forbidden(kLogitBiasStage);
+    return Err(ErrorCode::kInvalidArgument, "all {} logits are -inf or NaN", logits.size());
+  }
+  static tl::unexpected<Error> Forbidden(const SamplerStage& stage) {
+    return Err(ErrorCode::kInvalidArgument,
+               "the sampling stage {} forbids every token that the model allows", stage.name);
+  }
+
   // Runs the stages. At least one candidate is left on success.
   Status RunStages(std::span<const float> logits, const StageInput& input, SampleReport* report,
                    int report_top, Candidates& candidates) const {
     LUCID_RETURN_IF_ERROR(CheckVocabulary(logits.size()));
-    CollectCandidates(logits, candidates);
-    if (candidates.empty()) {
-      return Err(ErrorCode::kInvalidArgument, "all {} logits are -inf or NaN", logits.size());
-    }
+    const size_t first = RunFront(logits, input, report != nullptr, candidates);
+    if (candidates.empty()) return NoCandidate(logits);
     const auto top = static_cast<size_t>(std::max(report_top, 0));
     if (report != nullptr) {
       report->stages.clear();
       report->top_before = TopCandidates(candidates, top);
     }
     Candidates before;
-    for (const SamplerStage* stage : stages) {
+    for (size_t i = first; i < stages.size(); ++i) {
+      const SamplerStage* stage = stages[i];
       if (report != nullptr) before = candidates;
       stage->apply(input, candidates);
       if (report != nullptr) {
         report->stages.push_back(CompareStage(*stage, params, before, candidates));
       }
-      if (candidates.empty()) {
-        return Err(ErrorCode::kInvalidArgument,
-                   "the sampling stage {} forbids every token that the model allows", stage->name);
-      }
+      if (candidates.empty()) return Forbidden(*stage);
     }
     if (report != nullptr) report->top_after = TopCandidates(candidates, top);
     return {};
@@ -196,7 +209,6 @@ Result<SamplerChain> SamplerChain::Create(const SamplerParams& params) {
     if (stage->active(params)) impl->stages.push_back(stage);
   }
   if (greedy) impl->stages.push_back(&kGreedyStage);
-  impl->greedy = impl->stages.size() == 1 && impl->stages[0] == &kGreedyStage;
   return SamplerChain(std::move(impl));
 }
 
@@ -204,10 +216,6 @@ Result<int32_t> SamplerChain::Sample(std::span<const float> logits, std::span<co
                                      std::span<const int32_t> reply, uint64_t request,
                                      uint64_t position, SampleReport* report,
                                      int report_top) const {
-  if (impl_->greedy && report == nullptr) {  // one pass, nothing copied
-    const int32_t best = ArgMax(logits);
-    if (best >= 0) return best;
-  }
   Candidates& candidates = CandidateBuffer();
   LUCID_RETURN_IF_ERROR(impl_->RunStages(logits, StageInput{impl_->params, prompt, reply}, report,
                                          report_top, candidates));
@@ -258,17 +266,22 @@ SamplerChain::~SamplerChain() = default;
 
 LogprobResult RawLogprobs(std::span<const float> logits, int32_t chosen, int n_top) {
   LogprobResult result;
-  Candidates candidates;
-  CollectCandidates(logits, candidates);
   const auto wanted = std::min(static_cast<size_t>(std::max(n_top, 0)), logits.size());
   result.chosen = -INFINITY;
-  if (!candidates.empty()) {
-    result.top = TopCandidates(candidates, wanted);
-    const Weights weights = SoftmaxWeights(candidates);
+  LogitRow& row = RowBuffer();
+  row.Reset(logits);
+  const float max = row.Max();
+  if (max > -INFINITY) {
+    double sum = 0;
+    row.ForEach([&](const Candidate& c) { sum += std::exp(c.logit - static_cast<double>(max)); });
+    const double log_sum = std::log(sum);
+    Candidates likely;
+    if (wanted > 0) row.Largest(wanted, likely);
+    result.top = TopOf(std::move(likely), wanted, max, log_sum);
     if (chosen >= 0 && static_cast<size_t>(chosen) < logits.size() &&
         logits[static_cast<size_t>(chosen)] > -INFINITY) {
       const double logit = std::min(logits[static_cast<size_t>(chosen)], FLT_MAX);
-      result.chosen = static_cast<float>(logit - weights.max_logit - std::log(weights.sum));
+      result.chosen = static_cast<float>(logit - max - log_sum);
     }
   }
   // Impossible tokens fill up the list, lowest ids first.

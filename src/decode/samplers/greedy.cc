@@ -1,7 +1,9 @@
 // Stage "greedy": keeps the most likely candidate alone, the lowest id among equal ones. A
 // temperature of 0 puts it at the end of the chain in place of every other filter.
 #include <algorithm>
+#include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/stage.h"
 
 namespace lucid {
@@ -27,6 +29,12 @@ void Apply(const StageInput&, Candidates& candidates) {
   candidates.resize(1);
 }
 
+bool Select(const StageInput&, LogitRow& row, Candidates& candidates) {
+  if (row.Max() == -INFINITY) return false;
+  candidates.assign(1, row.Best());
+  return true;
+}
+
 }  // namespace
 
 extern const SamplerStage kGreedyStage = {
@@ -38,6 +46,7 @@ extern const SamplerStage kGreedyStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .select = Select,
 };
 
 }  // namespace lucid

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/stage.h"
 
 namespace lucid {
@@ -37,6 +38,12 @@ void Apply(const StageInput& input, Candidates& candidates) {
   if (forbids) std::erase_if(candidates, [](const Candidate& c) { return c.logit == -INFINITY; });
 }
 
+void AdjustRow(const StageInput& input, LogitRow& row) {
+  for (const auto& [id, bias] : input.params.logit_bias) {
+    if (float* logit = row.Find(id)) *logit += bias;
+  }
+}
+
 bool Active(const SamplerParams& params) {
   return !params.logit_bias.empty();
 }
@@ -56,6 +63,7 @@ extern const SamplerStage kLogitBiasStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .adjust_row = AdjustRow,
 };
 
 }  // namespace lucid

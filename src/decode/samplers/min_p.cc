@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/select.h"
 #include "decode/samplers/stage.h"
 
@@ -34,6 +35,12 @@ void Apply(const StageInput& input, Candidates& candidates) {
   std::erase_if(candidates, [limit](const Candidate& c) { return c.logit < limit; });
 }
 
+bool Select(const StageInput& input, LogitRow& row, Candidates& candidates) {
+  if (input.params.min_keep > 1 || row.Max() == -INFINITY) return false;
+  row.AtLeast(row.Max() + std::log(static_cast<double>(input.params.min_p)), candidates);
+  return true;
+}
+
 }  // namespace
 
 extern const SamplerStage kMinPStage = {
@@ -45,6 +52,7 @@ extern const SamplerStage kMinPStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .select = Select,
 };
 
 }  // namespace lucid

@@ -5,52 +5,52 @@
 // presence (once) are subtracted for tokens of the reply alone (the formula of the OpenAI API
 // reference).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/stage.h"
 
 namespace lucid {
 namespace {
 
 struct TokenCount {
-  int32_t id;
-  int count;
+  int32_t id = 0;
+  int count = 0;
 };
 
-// Distinct tokens with their counts, ascending by id.
-std::vector<TokenCount> CountTokens(std::vector<int32_t> tokens) {
-  std::sort(tokens.begin(), tokens.end());
-  std::vector<TokenCount> counts;
+// Adds `tokens` to a table of counts by open addressing; a count of 0 is a free slot. A long
+// conversation repeats itself: sorting all of it at every token would cost more than the choice.
+void CountTokens(std::span<const int32_t> tokens, std::vector<TokenCount>& table) {
+  const size_t mask = table.size() - 1;
   for (const int32_t id : tokens) {
-    if (counts.empty() || counts.back().id != id) counts.push_back({id, 0});
-    ++counts.back().count;
+    size_t at = static_cast<uint32_t>(id) * 0x9E3779B97F4A7C15ULL >> 32 & mask;
+    while (table[at].count != 0 && table[at].id != id) at = (at + 1) & mask;
+    table[at].id = id;
+    ++table[at].count;
+  }
+}
+
+// Distinct tokens of both with their counts, in no order.
+std::vector<TokenCount> Counted(std::span<const int32_t> prompt, std::span<const int32_t> reply) {
+  // Kept, because the pages of a new one would cost more than the counting.
+  thread_local std::vector<TokenCount> table;
+  const size_t n = prompt.size() + reply.size();
+  table.assign(std::bit_ceil(n + n / 4 + 1), TokenCount());
+  CountTokens(prompt, table);
+  CountTokens(reply, table);
+  std::vector<TokenCount> counts;
+  for (const TokenCount& token : table) {
+    if (token.count != 0) counts.push_back(token);
   }
   return counts;
 }
 
-// The last `n` tokens of prompt followed by reply, or only their part in the reply.
-struct History {
-  std::vector<int32_t> all;
-  std::vector<int32_t> reply;
-};
-
-History LastTokens(const StageInput& input) {
-  const size_t total = input.prompt.size() + input.reply.size();
-  const size_t n = input.params.repeat_last_n < 0
-                       ? total
-                       : std::min(total, static_cast<size_t>(input.params.repeat_last_n));
-  const auto reply = input.reply.last(std::min(n, input.reply.size()));
-  const auto prompt = input.prompt.last(n - reply.size());
-  History history;
-  history.all.assign(prompt.begin(), prompt.end());
-  history.all.insert(history.all.end(), reply.begin(), reply.end());
-  history.reply.assign(reply.begin(), reply.end());
-  return history;
-}
-
 // Calls adjust(logit, count) for each counted token that is still a candidate.
 template <typename Adjust>
-void ForEachCounted(const std::vector<TokenCount>& counts, Candidates& candidates, Adjust adjust) {
+void ForEachCounted(std::vector<TokenCount> counts, Candidates& candidates, const Adjust& adjust) {
+  std::sort(counts.begin(), counts.end(),
+            [](const TokenCount& a, const TokenCount& b) { return a.id < b.id; });
   auto it = candidates.begin();
   for (const TokenCount& token : counts) {
     it = std::lower_bound(it, candidates.end(), token.id,
@@ -60,16 +60,29 @@ void ForEachCounted(const std::vector<TokenCount>& counts, Candidates& candidate
   }
 }
 
-void Apply(const StageInput& input, Candidates& candidates) {
+template <typename Adjust>
+void ForEachCounted(const std::vector<TokenCount>& counts, LogitRow& row, const Adjust& adjust) {
+  for (const TokenCount& token : counts) {
+    if (float* logit = row.Find(token.id)) adjust(*logit, token.count);
+  }
+}
+
+// `logits`: a list of candidates or a row.
+template <typename Logits>
+void Apply(const StageInput& input, Logits& logits) {
   const SamplerParams& params = input.params;
-  const History history = LastTokens(input);
+  const size_t total = input.prompt.size() + input.reply.size();
+  const size_t n =
+      params.repeat_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.repeat_last_n));
+  const auto reply = input.reply.last(std::min(n, input.reply.size()));
+  const auto prompt = input.prompt.last(n - reply.size());
   if (params.repetition_penalty != 1.0f) {
-    ForEachCounted(CountTokens(history.all), candidates, [&](float& logit, int) {
+    ForEachCounted(Counted(prompt, reply), logits, [&](float& logit, int) {
       logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     });
   }
   if (params.frequency_penalty != 0 || params.presence_penalty != 0) {
-    ForEachCounted(CountTokens(history.reply), candidates, [&](float& logit, int count) {
+    ForEachCounted(Counted({}, reply), logits, [&](float& logit, int count) {
       logit -= static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
     });
   }
@@ -132,7 +145,8 @@ extern const SamplerStage kPenaltiesStage = {
     .validate = Validate,
     .active = Active,
     .setting = Setting,
-    .apply = Apply,
+    .apply = Apply<Candidates>,
+    .adjust_row = Apply<LogitRow>,
 };
 
 }  // namespace lucid

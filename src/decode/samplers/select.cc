@@ -14,14 +14,33 @@ constexpr size_t kSortBelow = 64;
 // Room beyond k in the buffer of KthLargestLogit: fewer, larger clean-ups.
 constexpr size_t kMinSlack = 256;
 
-bool ComesFirst(const Ranked& a, const Ranked& b) {
-  return a.key != b.key ? a.key > b.key : a.index < b.index;
-}
-
 double SumWeights(std::span<const Ranked> ranked) {
   double sum = 0;
   for (const Ranked& r : ranked) sum += r.weight;
   return sum;
+}
+
+// The k-th largest of `n` numbers at(0) ... at(n - 1).
+template <typename At>
+float KthLargestOf(size_t n, size_t k, const At& at) {
+  LUCID_CHECK(k >= 1 && k <= n, "k={} of {}", k, n);
+  std::vector<float> kept;
+  const size_t capacity = k + std::max(k, kMinSlack);
+  kept.reserve(std::min(capacity, n));
+  const auto keep_k_largest = [&] {
+    std::nth_element(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(k - 1), kept.end(),
+                     std::greater<>());
+    kept.resize(k);
+    return kept[k - 1];
+  };
+  float bar = -INFINITY;
+  for (size_t i = 0; i < n; ++i) {
+    const float x = at(i);
+    if (x <= bar && kept.size() >= k) continue;  // cannot change the k-th largest
+    kept.push_back(x);
+    if (kept.size() == capacity) bar = keep_k_largest();
+  }
+  return keep_k_largest();
 }
 
 }  // namespace
@@ -34,23 +53,11 @@ float MaxLogit(std::span<const Candidate> candidates) {
 }
 
 float KthLargestLogit(std::span<const Candidate> candidates, size_t k) {
-  LUCID_CHECK(k >= 1 && k <= candidates.size(), "k={} of {}", k, candidates.size());
-  std::vector<float> kept;
-  const size_t capacity = k + std::max(k, kMinSlack);
-  kept.reserve(std::min(capacity, candidates.size()));
-  const auto keep_k_largest = [&] {
-    std::nth_element(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(k - 1), kept.end(),
-                     std::greater<>());
-    kept.resize(k);
-    return kept[k - 1];
-  };
-  float bar = -INFINITY;
-  for (const Candidate& c : candidates) {
-    if (c.logit <= bar && kept.size() >= k) continue;  // cannot change the k-th largest
-    kept.push_back(c.logit);
-    if (kept.size() == capacity) bar = keep_k_largest();
-  }
-  return keep_k_largest();
+  return KthLargestOf(candidates.size(), k, [&](size_t i) { return candidates[i].logit; });
+}
+
+float KthLargest(std::span<const float> numbers, size_t k) {
+  return KthLargestOf(numbers.size(), k, [&](size_t i) { return numbers[i]; });
 }
 
 Weights SoftmaxWeights(std::span<const Candidate> candidates) {

@@ -1,7 +1,8 @@
 // What a sampling stage is: one row of the registry, and the candidate list it works on.
 //
 // Each file of this folder defines one `extern const SamplerStage`; decode/registry.cc lists them
-// in their default order and decode/sampler.cc runs them. Shared selection code is in select.h.
+// in their default order and decode/sampler.cc runs them. Shared selection code is in select.h and
+// logit_row.h.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ struct StageInput {
   std::span<const int32_t> reply;   // tokens sampled so far
 };
 
+class LogitRow;
+
 enum class StageKind {
   kAdjust,   // changes logits by token; also runs before a greedy pick
   kReshape,  // changes all logits alike or removes candidates; has no say in a
@@ -49,6 +52,14 @@ struct SamplerStage {
   std::string (*setting)(const SamplerParams& params);  // "top_k=40"
   // Never leaves the list empty, but for logit_bias, which may forbid every token.
   void (*apply)(const StageInput& input, Candidates& candidates);
+
+  // The same on a row from which nothing has been removed (logit_row.h), for stages at the front of
+  // a chain; nullptr where the stage has no faster way than by a list.
+  // An adjusting stage changes the row; a forbidden token's logit becomes -inf.
+  void (*adjust_row)(const StageInput& input, LogitRow& row) = nullptr;
+  // A selecting stage fills the empty list with what it keeps, exactly as apply would leave it;
+  // false if it left it to apply. Never true for a row without candidates.
+  bool (*select)(const StageInput& input, LogitRow& row, Candidates& candidates) = nullptr;
 };
 
 extern const SamplerStage kPenaltiesStage;

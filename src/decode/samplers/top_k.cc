@@ -3,6 +3,7 @@
 // same).
 #include <algorithm>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/select.h"
 #include "decode/samplers/stage.h"
 
@@ -28,6 +29,11 @@ void Apply(const StageInput& input, Candidates& candidates) {
   std::erase_if(candidates, [limit](const Candidate& c) { return c.logit < limit; });
 }
 
+bool Select(const StageInput& input, LogitRow& row, Candidates& candidates) {
+  row.Largest(static_cast<size_t>(std::max(input.params.top_k, input.params.min_keep)), candidates);
+  return !candidates.empty();
+}
+
 }  // namespace
 
 extern const SamplerStage kTopKStage = {
@@ -39,6 +45,7 @@ extern const SamplerStage kTopKStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .select = Select,
 };
 
 }  // namespace lucid

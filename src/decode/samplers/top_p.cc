@@ -2,7 +2,9 @@
 // whose probability reaches p; the one that crosses p stays, and of equal ones the lower id is
 // taken first.
 #include <algorithm>
+#include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/select.h"
 #include "decode/samplers/stage.h"
 
@@ -44,6 +46,14 @@ std::vector<Ranked> DropTail(const Weights& weights, double p, size_t min_keep) 
   return ranked;
 }
 
+// Leaves the candidates that `kept` names by their index, ascending by id.
+void Keep(std::span<Ranked> kept, Candidates& candidates) {
+  std::sort(kept.begin(), kept.end(),
+            [](const Ranked& a, const Ranked& b) { return a.index < b.index; });
+  for (size_t i = 0; i < kept.size(); ++i) candidates[i] = candidates[kept[i].index];
+  candidates.resize(kept.size());
+}
+
 void Apply(const StageInput& input, Candidates& candidates) {
   const double p = input.params.top_p;
   const auto min_keep = static_cast<size_t>(input.params.min_keep);
@@ -51,11 +61,57 @@ void Apply(const StageInput& input, Candidates& candidates) {
   std::vector<Ranked> ranked = DropTail(weights, p, std::min(min_keep, candidates.size()));
   const size_t n = PartitionByMass(ranked, p * weights.sum, min_keep);
   if (n == candidates.size()) return;
-  ranked.resize(n);
-  std::sort(ranked.begin(), ranked.end(),
-            [](const Ranked& a, const Ranked& b) { return a.index < b.index; });
-  for (size_t i = 0; i < n; ++i) candidates[i] = candidates[ranked[i].index];
-  candidates.resize(n);
+  Keep(std::span(ranked).first(n), candidates);
+}
+
+// Leaves of `head`, the candidates whose logit is `limit` or more, the nucleus, while the weight of
+// all others, `tail`, is known only roughly. False if that leaves any doubt about the nucleus, or
+// it is larger than the head.
+bool KeepNucleus(const StageInput& input, const Weights& weights, double tail, float limit,
+                 Candidates& head) {
+  const double p = input.params.top_p;
+  const auto min_keep = static_cast<size_t>(input.params.min_keep);
+  const double total = weights.sum + tail;
+  // Besides the tail's error: sums of the same weights in another order.
+  const double doubt = LogitRow::kTailError * tail + 1e-10 * total;
+  std::vector<Ranked> ranked(head.size());
+  for (size_t i = 0; i < head.size(); ++i)
+    ranked[i] = {weights.values[i], weights.values[i], static_cast<uint32_t>(i)};
+  const double enough = p * (total + doubt);
+  const size_t n = PartitionByMass(ranked, enough, min_keep);
+  const auto kept = std::span(ranked).first(n);
+  double mass = 0;
+  for (const Ranked& r : kept) mass += r.weight;
+  const Ranked& last = *std::max_element(kept.begin(), kept.end(), ComesFirst);
+  // Without the last one it would certainly be too little, and no candidate outside the head could
+  // stand in its place.
+  const bool none_less = n <= min_keep || mass - last.weight < p * (total - doubt);
+  const bool none_other = last.weight > std::exp(limit - static_cast<double>(weights.max_logit));
+  if (n < min_keep || mass < enough || !none_less || !none_other) return false;
+  Keep(kept, head);
+  return true;
+}
+
+// Exponentials of all candidates and their order are most of this stage's cost. The nucleus is
+// mostly a few hundred or thousand; then only theirs are taken in full precision.
+bool Select(const StageInput& input, LogitRow& row, Candidates& candidates) {
+  constexpr size_t kHead = 256;
+  const float max = row.Max();
+  if (!(std::abs(max) <= LogitRow::kMaxForTail) || row.n_blocks() < kHead) return false;
+  row.Largest(kHead, candidates);
+  if (candidates.size() < kHead) return false;
+  float limit = max;
+  for (const Candidate& c : candidates) limit = std::min(limit, c.logit);
+  Weights weights = SoftmaxWeights(candidates);
+  double tail = row.TailWeight(limit);
+  if (KeepNucleus(input, weights, tail, limit, candidates)) return true;
+
+  const double p = input.params.top_p;
+  limit = row.LimitOfWeight((p + std::min(0.01, (1 - p) / 2)) * (weights.sum + tail));
+  row.AtLeast(limit, candidates);
+  weights = SoftmaxWeights(candidates);
+  tail = row.TailWeight(limit);
+  return KeepNucleus(input, weights, tail, limit, candidates);
 }
 
 }  // namespace
@@ -69,6 +125,7 @@ extern const SamplerStage kTopPStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .select = Select,
 };
 
 }  // namespace lucid
