@@ -34,6 +34,12 @@ Status Buffer::Populate() {
   return {};
 }
 
+void Buffer::PreferHugePages() {
+#ifdef MADV_HUGEPAGE
+  if (size_ > 0) ::madvise(data_, size_, MADV_HUGEPAGE);
+#endif
+}
+
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

@@ -16,6 +16,10 @@ class Buffer {
   // Takes the memory of all pages now. kCapacity if there is not enough.
   Status Populate();
 
+  // Asks for huge pages where the system has them: data that is read front to back costs fewer
+  // address translations. Without effect where it has none.
+  void PreferHugePages();
+
   Buffer() = default;
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;

@@ -32,6 +32,8 @@ std::string Describe(const CpuFeatures& features);
 inline constexpr std::string_view kNeedsAvx2 = "avx2 fma f16c bmi1 bmi2";
 inline constexpr std::string_view kNeedsAvx512 =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl";
+inline constexpr std::string_view kNeedsAvx512Vnni =
+    "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni";
 
 // One set of instructions.
 struct CpuCapability {

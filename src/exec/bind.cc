@@ -122,7 +122,8 @@ class ArgsMaker {
   EmbedArgs Embed(const Op& op) const {
     return {.table = c_.weights[op.inputs[0]],
             .y = Ptr(op.outputs[0]),
-            .scale = std::get<EmbedAttrs>(op.attrs).scale};
+            .scale = std::get<EmbedAttrs>(op.attrs).scale,
+            .packed = c_.packed[op.inputs[0]]};
   }
 
   RmsNormArgs RmsNorm(const Op& op) const {
@@ -154,7 +155,9 @@ class ArgsMaker {
             .bias = Vector(bias),
             .x = Ptr(x),
             .y = y.present() ? Ptr(y) : nullptr,
-            .rows = Rows(x)};
+            .rows = Rows(x),
+            .packed = c_.packed[w],
+            .error_budget = c_.error_budget};
   }
 
   LinearGroupArgs LinearGroup(const Op& op) const {
@@ -256,7 +259,7 @@ BoundPlan Bind(const BindContext& context) {
     }
     LogDebug("{} runs on {}{}{}", op.name, choice.kernel->name,
              choice.refused.empty() ? "" : "; refused by ", choice.refused);
-    bound.ops.push_back({choice.kernel->fn, address, choice.kernel, std::move(choice.refused)});
+    bound.ops.push_back({choice.kernel->fn, choice.kernel->prepare, address, choice.kernel, std::move(choice.refused)});
   }
   return bound;
 }

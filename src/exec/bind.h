@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "exec/packed_weights.h"
 #include "kernels/args.h"
 #include "kernels/table.h"
 #include "kv/kv_storage.h"
@@ -24,6 +25,7 @@ using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearAr
 
 struct BoundOp {
   KernelFn fn = nullptr;
+  PrepareFn prepare = nullptr;
   const void* args = nullptr;  // points into BoundPlan::args
   const Kernel* kernel = nullptr;
   std::string refused;  // better kernels that did not take the arguments, and why
@@ -40,6 +42,8 @@ struct BoundPlan {
 struct BindContext {
   const Plan& plan;
   const Weights& weights;
+  const PackedWeights& packed;
+  float error_budget = 0;  // of LinearArgs
   const KvStorage& kv;
   const MemoryPlan& memory;
   std::byte* arena = nullptr;

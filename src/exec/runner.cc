@@ -9,6 +9,14 @@
 
 namespace lucid {
 
+namespace {
+
+float ErrorBudget(Numerics numerics) {
+  return numerics == Numerics::kFast ? 1.0f : kDefaultErrorBudget;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   runner->options_ = options;
@@ -31,15 +39,21 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(layout, options.kv_blocks));
   LUCID_ASSIGN_OR_RETURN(runner->arena_,
                          Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
+  runner->pool_ =
+      std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
+  if (options.backend == BackendKind::kCpu && options.numerics != Numerics::kFloat) {
+    LUCID_ASSIGN_OR_RETURN(runner->packed_,
+                           PackedWeights::Pack(runner->plan_, model.weights, *runner->pool_));
+  }
   runner->bound_ = Bind({.plan = runner->plan_,
                          .weights = model.weights,
+                         .packed = runner->packed_,
+                         .error_budget = ErrorBudget(options.numerics),
                          .kv = runner->kv_,
                          .memory = runner->memory_,
                          .arena = runner->arena_.data(),
                          .max_rows = std::max(options.max_tokens, options.max_outputs),
                          .tables = tables});
-  runner->pool_ =
-      std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
   for (int i = 0; i < runner->pool_->size(); ++i) {
     LUCID_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(runner->bound_.scratch_bytes));
     runner->scratch_.push_back(std::move(scratch));
@@ -68,11 +82,13 @@ void Runner::Walk(int thread, const StepView& step, Observer* observer) {
   for (size_t i = 0; i < bound_.ops.size(); ++i) {
     const BoundOp& op = bound_.ops[i];
     if (observer == nullptr) {
+      if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
       op.fn(op.args, step, slot);
       pool_->Barrier();
       continue;
     }
     const Clock::time_point start = Clock::now();
+    if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
     op.fn(op.args, step, slot);
     pool_->Barrier();
     if (thread == 0) {

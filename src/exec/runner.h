@@ -23,6 +23,13 @@
 
 namespace lucid {
 
+// How the products of quantised weights are computed on the CPU (docs/adr/0010).
+enum class Numerics : int8_t {
+  kDefault,  // exact sums of rounded activations; a budget for the rounding of prompts
+  kFast,     // prompts with a single plane of bytes
+  kFloat,    // float32 activations and weights, which are not packed
+};
+
 enum class BackendKind : int8_t {
   kCpu,        // fused plan, fastest kernels of this machine
   kReference,  // plan as declared, naive float32 kernels: the definition every other result is
@@ -36,6 +43,7 @@ struct RunnerOptions {
   int64_t max_tokens = 512;  // most tokens in a step
   int64_t max_outputs = 1;   // most rows of logits in a step
   bool fuse = true;          // kCpu: run the fuse pass
+  Numerics numerics = Numerics::kDefault;
   KvOptions kv;
   PoolCounts kv_blocks{};  // by pool of the layout that `kv` and the plan's layers give
 };
@@ -69,6 +77,7 @@ class Runner {
 
   Plan plan_;
   MemoryPlan memory_;
+  PackedWeights packed_;
   KvStorage kv_;
   Buffer arena_;
   std::vector<Buffer> scratch_;  // one per thread

@@ -67,6 +67,7 @@ struct EmbedArgs {
   Tensor table;  // [vocab, dim], any dtype with a decoder
   float* y = nullptr;
   float scale = 1.0f;
+  const std::byte* packed = nullptr;  // the table in its packed form, or nullptr
 };
 
 // y = x * rsqrt(mean(x^2) + eps) * weight, over groups of `dim` consecutive values of each row of
@@ -94,6 +95,9 @@ struct AddRmsNormArgs {
   RowAxis rows = RowAxis::kTokens;
 };
 
+// docs/performance.md: what it costs in KL divergence, and in speed.
+constexpr float kDefaultErrorBudget = 1.5e-4f;
+
 // y[rows, n_out] = x[rows, n_in] * w^T + bias.
 struct LinearArgs {
   Tensor w;                     // [n_out, n_in]
@@ -101,6 +105,10 @@ struct LinearArgs {
   const float* x = nullptr;
   float* y = nullptr;
   RowAxis rows = RowAxis::kTokens;
+  const std::byte* packed = nullptr;  // the matrix in its packed form (kernels/packed.h), or nullptr
+  // Packed weights only: the part of a prompt row's squared length that rounding its activations
+  // may lose (kernels/planes.h).
+  float error_budget = kDefaultErrorBudget;
 };
 
 // Up to four linears of one input (q, k, v): one phase, one barrier.

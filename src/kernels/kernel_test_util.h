@@ -50,6 +50,9 @@ inline void RunAs(const Kernel& kernel, const void* args, const StepView& step, 
       static_cast<std::byte*>(std::aligned_alloc(64, (shared_bytes + 64) / 64 * 64)), &std::free);
   std::memset(shared.get(), 0xff, shared_bytes);
   std::memset(shared.get(), 0, counters);
+  for (int t = 0; kernel.prepare != nullptr && t < threads; ++t) {
+    kernel.prepare(args, step, {t, threads, nullptr, shared.get()});
+  }
   for (int i = 0; i < threads; ++i) {
     const int t = static_cast<int>((rows + i) % threads);
     std::unique_ptr<void, decltype(&std::free)> scratch(

@@ -6,17 +6,21 @@
 // scripts/check_isa_symbols.sh checks it).
 #define LUCID_ISA generic
 
-// The algorithms of the second include are written over the vectors of the first: the blank line
-// keeps their order.
+// The algorithms of the last includes are written over the vectors of the first two: the blank lines
+// keep their order.
 #include "kernels/cpu/vec_generic.h"
 
+#include "kernels/cpu/dot_generic.h"
+
+#include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
 namespace generic {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_CPU_KERNELS("generic")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"),
+                                LUCID_CPU_KERNELS("generic")};
 constexpr KernelTable kTable = {"generic", kKernels};
 }  // namespace
 }  // namespace generic

@@ -15,6 +15,7 @@ namespace lucid::LUCID_ISA {
 namespace {
 
 const char* RefuseWeights(const LinearArgs& a) {
+  if (a.packed != nullptr) return "wants weights as they lie in the file";
   return a.w.rank == 2 ? nullptr : "wants a weight of two dimensions";
 }
 const char* RefuseLinear(const void* args) {

@@ -1,6 +1,7 @@
 // Rows picked by index: the embedding table and the rows whose logits are wanted. See reference.h.
 #include <cstring>
 
+#include "kernels/packed.h"
 #include "kernels/reference/reference.h"
 #include "kernels/split.h"
 
@@ -13,7 +14,11 @@ void Embed(const void* args, const StepView& step, const ThreadSlot& thread) {
   const Share share = ShareOf(step.n_tokens, 1, thread);
   for (int64_t t = share.begin; t < share.end; ++t) {
     float* y = a.y + t * dim;
-    info.decode(a.table.row(step.tokens[t]), y, dim);
+    if (a.packed != nullptr) {
+      DecodePackedRow(a.table.dtype, a.packed, dim, step.tokens[t], y);
+    } else {
+      info.decode(a.table.row(step.tokens[t]), y, dim);
+    }
     for (int64_t i = 0; i < dim; ++i) y[i] *= a.scale;
   }
 }

@@ -1,0 +1,352 @@
+// Linear, LinearGroup and GluLinear of packed weights.
+//
+// A first pass rounds the activations to planes (planes-inl.h), shared by all threads; a single row
+// is rounded by each thread for itself, which costs less than meeting. Then every thread computes
+// whole strips:
+//   direct  few rows: weights are unpacked in registers as they stream by
+//   panel   more rows: some strips are unpacked to the second-level cache once and meet all rows
+// packed_tile-inl.h promises the same bits both ways.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/args.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/packed_tile-inl.h"
+#include "kernels/cpu/planes-inl.h"
+#include "kernels/packed.h"
+#include "kernels/split.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+constexpr int64_t kPanelTiles = 8;       // tiles of 256 columns unpacked at a time
+constexpr int64_t kPanelMemory = 320 << 10;  // of the second-level cache
+constexpr int64_t kMaxPanels = 8;
+constexpr int64_t kPanelColumns = kStripTile * kStripRows;
+
+inline int64_t Smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t RoundUp(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+struct PackedProduct {
+  PackedKernels kernels;
+  const uint8_t* w;
+  StripShape shape;
+  int64_t strip_bytes;
+  int64_t n_out;
+  int64_t strips;
+  const float* bias;
+};
+
+inline PackedProduct PackedProductOf(const LinearArgs& a) {
+  const PackedForm* form = FindPackedForm(a.w.dtype);
+  const int64_t n_in = a.w.shape[1];
+  const int64_t n_out = a.w.shape[0];
+  const int64_t rest = n_in % kPackedTile / kPackedBlock;
+  return {FindPackedKernels(a.w.dtype),
+          reinterpret_cast<const uint8_t*>(a.packed),
+          {n_in / kPackedTile, form->TileBytes(8), form->scale_bytes(8), rest,
+           rest > 0 ? form->scale_bytes(rest) : 0},
+          form->StripBytes(n_in),
+          n_out,
+          RoundUp(n_out, kStripRows) / kStripRows,
+          a.bias};
+}
+
+// The rounded activations of a step.
+struct RoundedRows {
+  const uint8_t* data;
+  int64_t rows;
+  int64_t blocks;
+  int64_t tiles() const { return (rows + kRowTile - 1) / kRowTile; }
+  int64_t RowsOfTile(int64_t t) const { return Smaller(kRowTile, rows - t * kRowTile); }
+  const uint8_t* Block(int64_t t, int64_t b) const {
+    return data + t * blocks * PlaneBlockBytes(kRowTile) + b * PlaneBlockBytes(RowsOfTile(t));
+  }
+};
+
+// Where results go: column n of row m is y[m * ldy + n].
+struct Destination {
+  float* y;
+  int64_t ldy;
+};
+
+inline void AddBias(const PackedProduct& p, int64_t n, int64_t count, float* y) {
+  if (p.bias == nullptr) return;
+  for (int64_t c = 0; c < count; ++c) y[c] += p.bias[n + c];
+}
+
+// --- direct ---
+
+// The sums of strip `s` for the rows of tile `t`, bias added: out[rows][16].
+inline void DirectStrip(const PackedProduct& p, const RoundedRows& x, int64_t s, int64_t t,
+                        float* out) {
+  const int64_t rows = x.RowsOfTile(t);
+  p.kernels.direct[rows - 1](p.w + s * p.strip_bytes, p.shape, x.Block(t, 0), out);
+  const int64_t n = s * kStripRows;
+  for (int64_t r = 0; r < rows; ++r) {
+    AddBias(p, n, Smaller(kStripRows, p.n_out - n), out + r * kStripRows);
+  }
+}
+
+inline void DirectStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
+                         Destination to) {
+  alignas(64) float out[kRowTile * kStripRows];
+  for (int64_t s = begin; s < end; ++s) {
+    const int64_t n = s * kStripRows;
+    const auto bytes = static_cast<size_t>(Smaller(kStripRows, p.n_out - n)) * sizeof(float);
+    for (int64_t t = 0; t < x.tiles(); ++t) {
+      DirectStrip(p, x, s, t, out);
+      for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
+        memcpy(to.y + (t * kRowTile + r) * to.ldy + n, out + r * kStripRows, bytes);
+      }
+    }
+  }
+}
+
+// --- panel ---
+
+inline int64_t PanelBytes(const PackedProduct& p) {
+  return Smaller(kPanelTiles * 8, p.shape.blocks()) * p.kernels.panel_block_bytes;
+}
+// Panels of kStripTile strips that are unpacked at a time.
+inline int64_t PanelsAtOnce(const PackedProduct& p) {
+  const int64_t fit = kPanelMemory / PanelBytes(p);
+  return fit < 1 ? 1 : Smaller(fit, kMaxPanels);
+}
+
+// Memory of a thread.
+struct PanelScratch {
+  uint8_t* panels;
+  float* edge;  // [rows][kPanelColumns]: a panel that reaches over the last column
+  float* up;    // [rows][kMaxPanels * kPanelColumns]: GluLinear's second product
+};
+
+inline void UnpackPanel(const PackedProduct& p, int64_t strip, int64_t end, int64_t tile,
+                        int64_t end_tile, uint8_t* panel) {
+  for (int v = 0; v < kStripTile; ++v) {
+    // Beyond the last strip the panel repeats it; those sums are dropped.
+    const int64_t s = Smaller(strip + v, end - 1);
+    p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, tile, end_tile, v, panel);
+  }
+}
+
+// Strips [begin, end), at most PanelsAtOnce panels of them.
+inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
+                        Destination to, const PanelScratch& scratch) {
+  const int64_t tiles_of_strip = p.shape.whole + (p.shape.rest > 0 ? 1 : 0);
+  const int64_t panel_bytes = PanelBytes(p);
+  for (int64_t tile = 0; tile < tiles_of_strip; tile += kPanelTiles) {
+    const int64_t end_tile = Smaller(tile + kPanelTiles, tiles_of_strip);
+    const int64_t block = tile * 8;
+    const int64_t blocks = Smaller(end_tile * 8, p.shape.blocks()) - block;
+    int64_t i = 0;
+    for (int64_t s = begin; s < end; s += kStripTile, ++i) {
+      UnpackPanel(p, s, end, tile, end_tile, scratch.panels + i * panel_bytes);
+    }
+    for (int64_t t = 0; t < x.tiles(); ++t) {
+      const PanelFn sum = p.kernels.panel[x.RowsOfTile(t) - 1];
+      i = 0;
+      for (int64_t s = begin; s < end; s += kStripTile, ++i) {
+        const int64_t n = s * kStripRows;
+        const bool whole = s + kStripTile <= end && n + kPanelColumns <= p.n_out;
+        float* y = whole ? to.y + t * kRowTile * to.ldy + n
+                         : scratch.edge + t * kRowTile * kPanelColumns;
+        const int64_t ldy = whole ? to.ldy : kPanelColumns;
+        sum(scratch.panels + i * panel_bytes, blocks, p.kernels.taken_off, x.Block(t, block),
+            tile == 0, y, ldy);
+        if (end_tile < tiles_of_strip) continue;
+        const int64_t columns =
+            Smaller(Smaller(kPanelColumns, (end - s) * kStripRows), p.n_out - n);
+        for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
+          AddBias(p, n, columns, y + r * ldy);
+          if (whole) continue;
+          memcpy(to.y + (t * kRowTile + r) * to.ldy + n, y + r * ldy,
+                 static_cast<size_t>(columns) * sizeof(float));
+        }
+      }
+    }
+  }
+}
+
+inline void PackedStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
+                         Destination to, const PanelScratch& scratch) {
+  if (begin >= end || x.rows == 0) return;
+  if (x.rows <= kDirectRows) return DirectStrips(p, x, begin, end, to);
+  const int64_t step = PanelsAtOnce(p) * kStripTile;
+  for (int64_t s = begin; s < end; s += step) {
+    PanelStrips(p, x, s, Smaller(s + step, end), to, scratch);
+  }
+}
+
+// --- memory ---
+
+constexpr int64_t kCacheLineBytes = 64;
+
+inline size_t PackedScratchBytes(int64_t n_in, int64_t max_rows) {
+  const int64_t rows = max_rows < 1 ? 1 : max_rows;
+  const int64_t floats = RoundUp(rows, kRowTile) * kPanelColumns * (1 + kMaxPanels);
+  // A panel block takes at most 4 bytes for scales beside each number.
+  const int64_t one_panel = kPanelTiles * 8 * (8 * kStripTile * kPlaneBytes + 4 * kStripTile * 64);
+  const int64_t panels = one_panel > kPanelMemory ? one_panel : kPanelMemory;
+  return static_cast<size_t>(RoundUp(panels, kCacheLineBytes) +
+                             floats * static_cast<int64_t>(sizeof(float)) +
+                             PlaneBytes(1, n_in, kRowTile));
+}
+inline PanelScratch PanelScratchOf(const ThreadSlot& thread, int64_t rows) {
+  PanelScratch s;
+  const int64_t one_panel = kPanelTiles * 8 * (8 * kStripTile * kPlaneBytes + 4 * kStripTile * 64);
+  const int64_t panels = RoundUp(one_panel > kPanelMemory ? one_panel : kPanelMemory,
+                                 kCacheLineBytes);
+  s.panels = reinterpret_cast<uint8_t*>(thread.scratch);
+  s.edge = reinterpret_cast<float*>(s.panels + panels);
+  s.up = s.edge + RoundUp(rows, kRowTile) * kPanelColumns;
+  return s;
+}
+
+inline int64_t PackedRows(const StepView& step, const LinearArgs& a) {
+  return a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
+}
+
+// What PreparePacked has made, or for a single row this thread's own.
+inline RoundedRows RoundedInput(const LinearArgs& a, const StepView& step,
+                                const ThreadSlot& thread) {
+  const int64_t rows = PackedRows(step, a);
+  const int64_t n_in = a.w.shape[1];
+  if (rows != 1) {
+    return {reinterpret_cast<const uint8_t*>(thread.shared) + kSharedCounterBytes, rows,
+            n_in / kPackedBlock};
+  }
+  const PanelScratch s = PanelScratchOf(thread, 1);
+  auto* own = reinterpret_cast<uint8_t*>(s.up + kRowTile * kMaxPanels * kPanelColumns);
+  RoundTiles(a, 1, step, 0, 1, own);
+  return {own, 1, n_in / kPackedBlock};
+}
+
+inline bool PrepareInput(const LinearArgs& a, const StepView& step, const ThreadSlot& thread) {
+  const int64_t rows = PackedRows(step, a);
+  if (rows <= 1) return false;
+  const Share share = ShareOf((rows + kRowTile - 1) / kRowTile, 1, thread);
+  RoundTiles(a, rows, step, share.begin, share.end,
+             reinterpret_cast<uint8_t*>(thread.shared) + kSharedCounterBytes);
+  return true;
+}
+
+inline size_t PackedSharedBytes(const LinearArgs& a, int64_t max_rows) {
+  return static_cast<size_t>(kSharedCounterBytes +
+                             RoundUp(PlaneBytes(max_rows, a.w.shape[1], kRowTile), 64));
+}
+
+// --- the ops ---
+
+void PackedLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const LinearArgs*>(args);
+  const PackedProduct p = PackedProductOf(a);
+  const RoundedRows x = RoundedInput(a, step, thread);
+  const Share share = ShareOf(p.strips, kStripTile, thread);
+  PackedStrips(p, x, share.begin, share.end, {a.y, p.n_out}, PanelScratchOf(thread, x.rows));
+}
+
+// The threads share the strips of all members laid end to end.
+void PackedLinearGroup(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const LinearGroupArgs*>(args);
+  int64_t total = 0;
+  for (int32_t i = 0; i < a.count; ++i) {
+    total += RoundUp(a.linear[i].w.shape[0], kPanelColumns) / kStripRows;
+  }
+  const RoundedRows x = RoundedInput(a.linear[0], step, thread);
+  const PanelScratch scratch = PanelScratchOf(thread, x.rows);
+  const Share share = ShareOf(total, kStripTile, thread);
+  int64_t first = 0;
+  for (int32_t i = 0; i < a.count; ++i) {
+    const PackedProduct p = PackedProductOf(a.linear[i]);
+    const int64_t begin = share.begin > first ? share.begin - first : 0;
+    const int64_t end = Smaller(share.end - first, p.strips);
+    PackedStrips(p, x, begin, end, {a.linear[i].y, p.n_out}, scratch);
+    first += RoundUp(p.n_out, kPanelColumns) / kStripRows;
+  }
+}
+
+// Gate and up of some strips, then both combined while they are in cache.
+void PackedGluLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const GluLinearArgs*>(args);
+  const PackedProduct gate = PackedProductOf(a.gate);
+  const PackedProduct up = PackedProductOf(a.up);
+  const RoundedRows x = RoundedInput(a.gate, step, thread);
+  const PanelScratch scratch = PanelScratchOf(thread, x.rows);
+  const Share share = ShareOf(gate.strips, kStripTile, thread);
+  const int64_t panels = Smaller(PanelsAtOnce(gate), PanelsAtOnce(up));
+  const int64_t columns = panels * kPanelColumns;
+  for (int64_t s = share.begin; s < share.end; s += panels * kStripTile) {
+    const int64_t end = Smaller(s + panels * kStripTile, share.end);
+    const int64_t n = s * kStripRows;
+    PackedStrips(gate, x, s, end, {a.y, gate.n_out}, scratch);
+    PackedStrips(up, x, s, end, {scratch.up - n, columns}, scratch);
+    const int64_t count = Smaller(end * kStripRows, gate.n_out) - n;
+    for (int64_t m = 0; m < x.rows; ++m) {
+      float* y = a.y + m * gate.n_out + n;
+      GluRange(a.act, y, scratch.up + m * columns, y, 0, count);
+    }
+  }
+}
+
+bool PreparePackedLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
+  return PrepareInput(*static_cast<const LinearArgs*>(args), step, thread);
+}
+bool PreparePackedGroup(const void* args, const StepView& step, const ThreadSlot& thread) {
+  return PrepareInput(static_cast<const LinearGroupArgs*>(args)->linear[0], step, thread);
+}
+bool PreparePackedGlu(const void* args, const StepView& step, const ThreadSlot& thread) {
+  return PrepareInput(static_cast<const GluLinearArgs*>(args)->gate, step, thread);
+}
+
+size_t PackedLinearScratch(const void* args, int64_t max_rows) {
+  return PackedScratchBytes(static_cast<const LinearArgs*>(args)->w.shape[1], max_rows);
+}
+size_t PackedGroupScratch(const void* args, int64_t max_rows) {
+  return PackedLinearScratch(&static_cast<const LinearGroupArgs*>(args)->linear[0], max_rows);
+}
+size_t PackedGluScratch(const void* args, int64_t max_rows) {
+  return PackedLinearScratch(&static_cast<const GluLinearArgs*>(args)->gate, max_rows);
+}
+size_t PackedLinearShared(const void* args, int64_t max_rows) {
+  return PackedSharedBytes(*static_cast<const LinearArgs*>(args), max_rows);
+}
+size_t PackedGroupShared(const void* args, int64_t max_rows) {
+  return PackedSharedBytes(static_cast<const LinearGroupArgs*>(args)->linear[0], max_rows);
+}
+size_t PackedGluShared(const void* args, int64_t max_rows) {
+  return PackedSharedBytes(static_cast<const GluLinearArgs*>(args)->gate, max_rows);
+}
+
+constexpr const char* kNotPacked = "wants packed weights";
+const char* RefusePackedLinear(const void* args) {
+  return static_cast<const LinearArgs*>(args)->packed != nullptr ? nullptr : kNotPacked;
+}
+const char* RefusePackedGroup(const void* args) {
+  const auto& a = *static_cast<const LinearGroupArgs*>(args);
+  for (int32_t i = 0; i < a.count; ++i) {
+    if (a.linear[i].packed == nullptr) return kNotPacked;
+  }
+  return nullptr;
+}
+const char* RefusePackedGlu(const void* args) {
+  const auto& a = *static_cast<const GluLinearArgs*>(args);
+  return a.gate.packed != nullptr && a.up.packed != nullptr ? nullptr : kNotPacked;
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA
+
+// Rows of a Kernel array; `isa` is a string literal.
+#define LUCID_PACKED_KERNELS(isa)                                                              \
+  {KernelOp::kLinear,    "packed_linear." isa, PackedLinear,       PackedLinearScratch,        \
+   RefusePackedLinear,   PackedLinearShared,   PreparePackedLinear},                           \
+      {KernelOp::kLinearGroup, "packed_linear_group." isa, PackedLinearGroup, PackedGroupScratch, \
+       RefusePackedGroup,      PackedGroupShared,          PreparePackedGroup},                \
+      {KernelOp::kGluLinear, "packed_glu_linear." isa, PackedGluLinear, PackedGluScratch,      \
+       RefusePackedGlu,      PackedGluShared,          PreparePackedGlu}

@@ -1,0 +1,361 @@
+// Register tiles of packed weights: sums of one or two strips for a tile of activation rows, over
+// all columns.
+//
+// Every sum follows one order, whichever way it is computed: sub-blocks (of 32 columns, or 16 where
+// the type has two scales in a block) ascending; in each
+//   n = sum of q * (128 * high + low)               an exact integer
+//   f = fma(float(n) * scale, activation scale, f)
+//   f = fma(add, sum of the activations, f)         where the type adds
+// so a row's results are the same bits alone and among others.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/packed_types-inl.h"
+#include "kernels/planes.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+// How the tiles of a strip lie: `whole` tiles of 8 blocks, then one of `rest`.
+struct StripShape {
+  int64_t whole;
+  int64_t whole_bytes;
+  int64_t whole_scale_bytes;
+  int64_t rest;
+  int64_t rest_scale_bytes;
+  int64_t blocks() const { return whole * 8 + rest; }
+};
+struct TileOfStrip {
+  const uint8_t* scales;
+  const uint8_t* planes;
+  int64_t blocks;
+};
+inline TileOfStrip TileAt(const uint8_t* strip, const StripShape& shape, int64_t tile) {
+  const uint8_t* at = strip + tile * shape.whole_bytes;
+  if (tile < shape.whole) return {at, at + shape.whole_scale_bytes, 8};
+  return {at, at + shape.rest_scale_bytes, shape.rest};
+}
+
+// Signed weights go to an instruction that takes unsigned ones with 128 added.
+template <typename T>
+constexpr bool kFlips = T::kSigned && !kSignedDot;
+template <typename T>
+constexpr bool kDotsSigned = T::kSigned && kSignedDot;
+template <typename T>
+constexpr int32_t kTakenOff = T::kOffset + (kFlips<T> ? 128 : 0);
+
+template <typename T, int kGroup>
+[[gnu::always_inline]] inline Bytes Operand(const uint8_t* planes) {
+  if constexpr (kFlips<T>) {
+    return Flip(T::template Group<kGroup>(planes));
+  } else {
+    return T::template Group<kGroup>(planes);
+  }
+}
+template <bool kSigned, typename IntsT>  // a template, since not all sets have DotOfSigned
+[[gnu::always_inline]] inline IntsT DotOf(const IntsT& sum, const Bytes& w, Four x) {
+  if constexpr (kSigned) {
+    return DotOfSigned(sum, w, x);
+  } else {
+    return Dot(sum, w, x);
+  }
+}
+
+// --- few rows: weights unpacked in registers ---
+
+template <typename T, int kGroup, int kEnd, int kRows>
+[[gnu::always_inline]] inline void DotGroups(const uint8_t* planes, const PlaneBlock<kRows>& x,
+                                             Ints* high, Ints* low) {
+  if constexpr (kGroup < kEnd) {
+    const Bytes w = Operand<T, kGroup>(planes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      high[r] = DotOf<kDotsSigned<T>>(high[r], w, LoadFour(x.high[kGroup][r]));
+      low[r] = DotOf<kDotsSigned<T>>(low[r], w, LoadFour(x.low[kGroup][r]));
+    }
+    DotGroups<T, kGroup + 1, kEnd, kRows>(planes, x, high, low);
+  }
+}
+
+template <typename T, int kHalf, int kRows>
+[[gnu::always_inline]] inline void DirectSubBlock(const uint8_t* planes,
+                                                  const PlaneBlock<kRows>& x, const float* scale,
+                                                  const float* add, Floats* f) {
+  constexpr int kGroups = 8 / T::kSubBlocks;
+  Ints high[kRows];
+  Ints low[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) high[r] = low[r] = ZeroInts();
+  DotGroups<T, kHalf * kGroups, (kHalf + 1) * kGroups, kRows>(planes, x, high, low);
+  const Floats s = LoadFloats(scale);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    Ints n = Add(TimesHighUnit(high[r]), low[r]);
+    if constexpr (kTakenOff<T> != 0) {
+      n = Subtract(n, kTakenOff<T> * (T::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]));
+    }
+    f[r] = FmaFloats(Multiply(ToFloats(n), s), SetFloats(x.scale[r]), f[r]);
+    if constexpr (T::kAdds) {
+      const float sum = T::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r];
+      f[r] = FmaFloats(LoadFloats(add), SetFloats(sum), f[r]);
+    }
+  }
+}
+
+constexpr int64_t kPrefetchBytes = 2048;  // how far ahead of the planes in use
+
+// out[kRows][16]: the sums of a strip.
+template <typename T, int kRows>
+void DirectTile(const uint8_t* strip, const StripShape& shape, const uint8_t* planes_of_x,
+                float* out) {
+  constexpr int64_t kBlockBytes = T::kWords * kPlaneBytes;
+  const auto* x = reinterpret_cast<const PlaneBlock<kRows>*>(planes_of_x);
+  Floats f[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) f[r] = ZeroFloats();
+  const int64_t tiles = shape.whole + (shape.rest > 0 ? 1 : 0);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const TileOfStrip tile = TileAt(strip, shape, t);
+    alignas(64) float scale[16 * 16];
+    alignas(64) float add[T::kAdds ? 16 * 16 : 1];
+    T::Scales(tile.scales, tile.blocks, scale, add);
+    for (int64_t b = 0; b < tile.blocks; ++b, ++x) {
+      const uint8_t* planes = tile.planes + b * kBlockBytes;
+#pragma GCC unroll 8
+      for (int w = 0; w < T::kWords; ++w) {
+        __builtin_prefetch(planes + kPrefetchBytes + w * kPlaneBytes);
+      }
+      const float* s = scale + b * 16 * T::kSubBlocks;
+      const float* a = T::kAdds ? add + b * 16 * T::kSubBlocks : add;
+      DirectSubBlock<T, 0, kRows>(planes, *x, s, a, f);
+      if constexpr (T::kSubBlocks == 2) {
+        DirectSubBlock<T, 1, kRows>(planes, *x, s + 16, T::kAdds ? a + 16 : a, f);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) StoreFloats(out + 16 * r, f[r]);
+}
+
+// --- many rows: a panel of kStripTile strips with its numbers as bytes and its scales as floats ---
+
+template <int kSubBlocksT, bool kAddsT, bool kSignedT>
+struct PanelShape {
+  static constexpr int kSubBlocks = kSubBlocksT;
+  static constexpr bool kAdds = kAddsT;
+  static constexpr bool kSigned = kSignedT;
+  // A block: [8 groups][kStripTile] bytes of 16 rows, then [kSubBlocks][kStripTile][16] scales, and
+  // as many addends.
+  static constexpr int64_t kNumberBytes = 8 * kStripTile * kPlaneBytes;
+  static constexpr int64_t kScaleBytes = kSubBlocks * kStripTile * 16 * 4;
+  static constexpr int64_t kBlockBytes = kNumberBytes + kScaleBytes * (kAdds ? 2 : 1);
+};
+template <typename T>
+using PanelShapeOf = PanelShape<T::kSubBlocks, T::kAdds, kDotsSigned<T>>;
+
+template <typename T, int kGroup>
+[[gnu::always_inline]] inline void UnpackGroups(const uint8_t* planes, uint8_t* panel) {
+  if constexpr (kGroup < 8) {
+    StoreBytes(panel + kGroup * kStripTile * kPlaneBytes, Operand<T, kGroup>(planes));
+    UnpackGroups<T, kGroup + 1>(planes, panel);
+  }
+}
+
+// Tiles [begin, end) of a strip to place `v` of a panel.
+template <typename T>
+void UnpackTiles(const uint8_t* strip, const StripShape& shape, int64_t begin, int64_t end, int v,
+                 uint8_t* panel) {
+  using Panel = PanelShapeOf<T>;
+  for (int64_t t = begin; t < end; ++t) {
+    const TileOfStrip tile = TileAt(strip, shape, t);
+    alignas(64) float scale[16 * 16];
+    alignas(64) float add[T::kAdds ? 16 * 16 : 1];
+    T::Scales(tile.scales, tile.blocks, scale, add);
+    for (int64_t b = 0; b < tile.blocks; ++b, panel += Panel::kBlockBytes) {
+      UnpackGroups<T, 0>(tile.planes + b * T::kWords * kPlaneBytes, panel + v * kPlaneBytes);
+      for (int sub = 0; sub < T::kSubBlocks; ++sub) {
+        const int64_t from = (b * T::kSubBlocks + sub) * 16;
+        uint8_t* to = panel + Panel::kNumberBytes + (sub * kStripTile + v) * 64;
+        memcpy(to, scale + from, 64);
+        if constexpr (T::kAdds) memcpy(to + Panel::kScaleBytes, add + from, 64);
+      }
+    }
+  }
+}
+
+template <typename Panel, int kHalf, int kRows>
+[[gnu::always_inline]] inline void PanelSubBlock(const uint8_t* panel, const PlaneBlock<kRows>& x,
+                                                 int32_t taken_off, Floats (*f)[kStripTile]) {
+  constexpr int kGroups = 8 / Panel::kSubBlocks;
+  constexpr int kFirst = kHalf * kGroups;
+  Ints n[kRows][kStripTile];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) n[r][v] = ZeroInts();
+  }
+#pragma GCC unroll 8
+  for (int g = kFirst; g < kFirst + kGroups; ++g) {
+    Bytes w[kStripTile];
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      w[v] = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Four four = LoadFour(x.high[g][r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) n[r][v] = DotOf<Panel::kSigned>(n[r][v], w[v], four);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) n[r][v] = TimesHighUnit(n[r][v]);
+  }
+  if (x.low_rows != 0) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      if (((x.low_rows >> r) & 1u) == 0) continue;
+#pragma GCC unroll 8
+      for (int g = kFirst; g < kFirst + kGroups; ++g) {
+        const Four four = LoadFour(x.low[g][r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kStripTile; ++v) {
+          const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+          n[r][v] = DotOf<Panel::kSigned>(n[r][v], w, four);
+        }
+      }
+    }
+  }
+  const auto* scales =
+      reinterpret_cast<const float*>(panel + Panel::kNumberBytes) + kHalf * kStripTile * 16;
+  Floats scale[kStripTile];
+#pragma GCC unroll 4
+  for (int v = 0; v < kStripTile; ++v) scale[v] = LoadFloats(scales + v * 16);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Floats unit = SetFloats(x.scale[r]);
+    const int32_t off =
+        taken_off * (Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      if constexpr (!Panel::kAdds) n[r][v] = Subtract(n[r][v], off);
+      f[r][v] = FmaFloats(Multiply(ToFloats(n[r][v]), scale[v]), unit, f[r][v]);
+    }
+  }
+  if constexpr (Panel::kAdds) {
+    const float* adds = scales + Panel::kScaleBytes / 4;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Floats sum = SetFloats(Panel::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) {
+        f[r][v] = FmaFloats(LoadFloats(adds + v * 16), sum, f[r][v]);
+      }
+    }
+  }
+}
+
+// y[kRows][kStripTile * 16] (rows ldy apart) += the sums over the panel's `blocks` blocks; `first`:
+// = them.
+template <typename Panel, int kRows>
+void PanelTile(const uint8_t* panel, int64_t blocks, int32_t taken_off, const uint8_t* planes_of_x,
+               bool first, float* y, int64_t ldy) {
+  const auto* x = reinterpret_cast<const PlaneBlock<kRows>*>(planes_of_x);
+  Floats f[kRows][kStripTile];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      f[r][v] = first ? ZeroFloats() : LoadFloats(y + r * ldy + v * 16);
+    }
+  }
+  for (int64_t b = 0; b < blocks; ++b, ++x, panel += Panel::kBlockBytes) {
+    PanelSubBlock<Panel, 0, kRows>(panel, *x, taken_off, f);
+    if constexpr (Panel::kSubBlocks == 2) {
+      PanelSubBlock<Panel, 1, kRows>(panel, *x, taken_off, f);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) StoreFloats(y + r * ldy + v * 16, f[r][v]);
+  }
+}
+
+// --- by type ---
+
+using DirectFn = void (*)(const uint8_t* strip, const StripShape& shape, const uint8_t* x,
+                          float* out);
+using UnpackFn = void (*)(const uint8_t* strip, const StripShape& shape, int64_t begin, int64_t end,
+                          int v, uint8_t* panel);
+using PanelFn = void (*)(const uint8_t* panel, int64_t blocks, int32_t taken_off, const uint8_t* x,
+                         bool first, float* y, int64_t ldy);
+
+struct PackedKernels {
+  DirectFn direct[kRowTile];  // [rows - 1]
+  UnpackFn unpack;
+  PanelFn panel[kRowTile];
+  int64_t panel_block_bytes;
+  int32_t taken_off;
+};
+
+template <typename T>
+constexpr PackedKernels KernelsOf() {
+  using Panel = PanelShapeOf<T>;
+  PackedKernels k = {};
+  k.unpack = UnpackTiles<T>;
+  k.panel_block_bytes = Panel::kBlockBytes;
+  k.taken_off = kTakenOff<T>;
+#define LUCID_ROWS(n)                                  \
+  if constexpr (kRowTile >= n) {                       \
+    k.direct[n - 1] = DirectTile<T, n>;                \
+    k.panel[n - 1] = PanelTile<Panel, n>;              \
+  }
+  LUCID_ROWS(1)
+  LUCID_ROWS(2)
+  LUCID_ROWS(3)
+  LUCID_ROWS(4)
+  LUCID_ROWS(5)
+  LUCID_ROWS(6)
+#undef LUCID_ROWS
+  return k;
+}
+
+inline PackedKernels FindPackedKernels(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+      return KernelsOf<PackedQ4_0>();
+    case DType::kQ4_1:
+      return KernelsOf<PackedQ4_1>();
+    case DType::kQ5_0:
+      return KernelsOf<PackedQ5_0>();
+    case DType::kQ5_1:
+      return KernelsOf<PackedQ5_1>();
+    case DType::kQ8_0:
+      return KernelsOf<PackedQ8_0>();
+    case DType::kQ2_K:
+      return KernelsOf<PackedQ2_K>();
+    case DType::kQ3_K:
+      return KernelsOf<PackedQ3_K>();
+    case DType::kQ4_K:
+      return KernelsOf<PackedQ4_K>();
+    case DType::kQ5_K:
+      return KernelsOf<PackedQ5_K>();
+    case DType::kQ6_K:
+      return KernelsOf<PackedQ6_K>();
+    case DType::kIQ4_NL:
+      return KernelsOf<PackedIQ4_NL>();
+    case DType::kIQ4_XS:
+      return KernelsOf<PackedIQ4_XS>();
+    case DType::kMXFP4:
+      return KernelsOf<PackedMXFP4>();
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA

@@ -1,0 +1,168 @@
+// Rounding of activations to planes of bytes (kernels/planes.h).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/strip-inl.h"
+#include "kernels/planes.h"
+
+namespace lucid::LUCID_ISA {
+namespace {
+
+// Blocks whose largest value is below this are zero: their scale would leave float's normal range.
+constexpr float kSmallest = 1e-30f;
+constexpr float kHighest = 127.0f;
+constexpr float kLowUnit = 1 << kLowBits;
+
+inline float SumOfLanes(F v) {
+  float lane[kLanes];
+  Store(lane, v);
+  for (int n = kLanes / 2; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) lane[i] += lane[i + n];
+  }
+  return lane[0];
+}
+
+struct PlaneRow {
+  const float* x;
+  int64_t blocks;
+  float error_budget;  // 0: both planes everywhere
+};
+
+// Where the numbers of row `r` of a tile of `rows` rows lie, from the start of a block.
+struct PlanePlaces {
+  int64_t rows;
+  int64_t r;
+  float* Float(uint8_t* block, int64_t member) const {
+    return reinterpret_cast<float*>(block) + member * rows + r;
+  }
+  int32_t* Int(uint8_t* block, int64_t member) const {
+    return reinterpret_cast<int32_t*>(block) + member * rows + r;
+  }
+  uint32_t* LowRows(uint8_t* block) const {
+    return reinterpret_cast<uint32_t*>(block) + 7 * rows;
+  }
+  uint8_t* High(uint8_t* block) const { return block + 28 * rows + 4 + 4 * r; }
+  uint8_t* Low(uint8_t* block) const { return High(block) + 32 * rows; }
+};
+enum PlaneMember : int64_t { kScaleAt, kSumAt, kUnitsAt, kHalfSumAt, kHalfUnitsAt = 5 };
+
+struct RowMagnitude {
+  float energy;  // sum of squares
+  bool finite;
+};
+
+// Writes the largest magnitude of each block to its scale.
+inline RowMagnitude MeasureRow(const PlaneRow& row, const PlanePlaces& at, uint8_t* tile,
+                               int64_t block_bytes) {
+  F energy = Zero();
+  F nothing = Zero();  // stays zero unless a value is not finite
+  for (int64_t b = 0; b < row.blocks; ++b) {
+    F largest = Zero();
+#pragma GCC unroll 8
+    for (int i = 0; i < kPackedBlock; i += kLanes) {
+      const F x = Load(row.x + b * kPackedBlock + i);
+      largest = Max(largest, Abs(x));
+      energy = Fma(x, x, energy);
+      nothing = Fma(x, Zero(), nothing);
+    }
+    *at.Float(tile + b * block_bytes, kScaleAt) = MaxLane(largest);
+  }
+  return {SumOfLanes(energy), SumOfLanes(nothing) == 0.0f};
+}
+
+// Rounds one block to the planes in front of it.
+inline void RoundBlock(const float* x, float largest, bool with_low, const PlanePlaces& at,
+                       uint8_t* block) {
+  const F inverse = Set(largest < kSmallest ? 0.0f : kHighest / largest);
+  const float unit = largest < kSmallest ? 0.0f : largest / (kHighest * kLowUnit);
+  float high[kPackedBlock];
+  float low[kPackedBlock];
+#pragma GCC unroll 8
+  for (int i = 0; i < kPackedBlock; i += kLanes) {
+    const F v = Load(x + i) * inverse;
+    const F h = Round(v);
+    Store(high + i, h);
+    Store(low + i, with_low ? Round((v - h) * Set(kLowUnit)) : Zero());
+  }
+  int8_t high_bytes[kPackedBlock];
+  int8_t low_bytes[kPackedBlock];
+  int32_t units[2] = {};
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 16 * half; i < 16 * half + 16; ++i) {
+      const auto h = static_cast<int32_t>(high[i]);
+      const auto l = static_cast<int32_t>(low[i]);
+      high_bytes[i] = static_cast<int8_t>(h);
+      low_bytes[i] = static_cast<int8_t>(l);
+      units[half] += h * (1 << kLowBits) + l;
+    }
+  }
+  *at.Float(block, kScaleAt) = unit;
+  *at.Float(block, kSumAt) = unit * static_cast<float>(units[0] + units[1]);
+  *at.Int(block, kUnitsAt) = units[0] + units[1];
+  for (int half = 0; half < 2; ++half) {
+    *at.Float(block, kHalfSumAt + half) = unit * static_cast<float>(units[half]);
+    *at.Int(block, kHalfUnitsAt + half) = units[half];
+  }
+  if (with_low) *at.LowRows(block) |= 1u << at.r;
+  for (int g = 0; g < 8; ++g) {
+    memcpy(at.High(block) + g * 4 * at.rows, high_bytes + 4 * g, 4);
+    memcpy(at.Low(block) + g * 4 * at.rows, low_bytes + 4 * g, 4);
+  }
+}
+
+// Row `r` of a tile of `rows` rows. A row with a value that is no number gets scales that are none
+// either: its results are NaN, and only they.
+inline void RoundRow(const PlaneRow& row, int64_t r, int64_t rows, uint8_t* tile) {
+  const PlanePlaces at = {rows, r};
+  const int64_t block_bytes = PlaneBlockBytes(rows);
+  const RowMagnitude size = MeasureRow(row, at, tile, block_bytes);
+  // The error of rounding to multiples of s: s^2 / 12 on average for each of 32 values.
+  constexpr float kErrorOfBlock = kPackedBlock / (12.0f * kHighest * kHighest);
+  const float allowed = size.energy * (row.error_budget / static_cast<float>(row.blocks));
+  for (int64_t b = 0; b < row.blocks; ++b) {
+    uint8_t* block = tile + b * block_bytes;
+    const float largest = *at.Float(block, kScaleAt);
+    if (size.finite) {
+      const bool with_low = !(largest * largest * kErrorOfBlock <= allowed);
+      RoundBlock(row.x + b * kPackedBlock, largest, with_low, at, block);
+      continue;
+    }
+    constexpr float kZeros[kPackedBlock] = {};
+    RoundBlock(kZeros, 0.0f, false, at, block);
+    *at.Float(block, kScaleAt) = __builtin_nanf("");
+    *at.Float(block, kSumAt) = __builtin_nanf("");
+  }
+}
+
+inline void ClearLowRows(int64_t blocks, int64_t rows, uint8_t* tile) {
+  const PlanePlaces at = {rows, 0};
+  for (int64_t b = 0; b < blocks; ++b) *at.LowRows(tile + b * PlaneBlockBytes(rows)) = 0;
+}
+
+// Whether the numbers of a row are those of a reply: both planes. Rows of logits always are.
+inline bool IsPrecise(const StepView& step, RowAxis axis, int64_t row) {
+  if (axis == RowAxis::kOutputs || step.phases == nullptr) return true;
+  return step.phases[row] == Phase::kGenerated;
+}
+
+// Tiles [begin, end) of a.x[rows, n_in] to `planes`.
+inline void RoundTiles(const LinearArgs& a, int64_t rows, const StepView& step, int64_t begin,
+                       int64_t end, uint8_t* planes) {
+  const int64_t n_in = a.w.shape[1];
+  const int64_t blocks = n_in / kPackedBlock;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t first = t * kRowTile;
+    const int64_t in_tile = rows - first < kRowTile ? rows - first : kRowTile;
+    uint8_t* tile = planes + t * blocks * PlaneBlockBytes(kRowTile);
+    ClearLowRows(blocks, in_tile, tile);
+    for (int64_t r = 0; r < in_tile; ++r) {
+      const float budget = IsPrecise(step, a.rows, first + r) ? 0.0f : a.error_budget;
+      RoundRow({a.x + (first + r) * n_in, blocks, budget}, r, in_tile, tile);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lucid::LUCID_ISA

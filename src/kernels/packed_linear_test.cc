@@ -1,0 +1,262 @@
+// Linear, LinearGroup and GluLinear of packed weights on every instruction set: close to the
+// reference as their numbers allow, a row's bits a function of that row, and the same bits on all
+// instruction sets with fused multiply-add.
+#include <gtest/gtest.h>
+
+#include "kernels/kernel_test_util.h"
+#include "kernels/packed.h"
+
+namespace lucid {
+namespace {
+
+using namespace testing_util;  // NOLINT: the helpers of these tests
+
+std::vector<DType> PackedTypes() {
+  std::vector<DType> types;
+  for (const DTypeInfo& info : AllDTypes()) {
+    if (FindPackedForm(info.type) != nullptr) types.push_back(info.type);
+  }
+  return types;
+}
+
+// Instruction sets with packed kernels of their own.
+std::vector<std::string> PackedIsas() {
+  std::vector<std::string> isas;
+  LinearArgs args;
+  std::byte something{};
+  args.packed = &something;
+  for (const std::string& isa : CpuIsas()) {
+    if (ChooseKernel(SelectTables(isa).value(), KernelOp::kLinear, &args).isa == isa) {
+      isas.push_back(isa);
+    }
+  }
+  return isas;
+}
+
+struct PackedCase {
+  Weights w;
+  std::vector<std::byte> packed;
+  std::vector<float> x, bias, y;
+  LinearArgs args;
+  PackedCase(DType type, int64_t n_out, int64_t n_in, int64_t rows, bool with_bias) {
+    w = RandomWeights(type, n_out, n_in, static_cast<uint32_t>(n_out + n_in));
+    packed.resize(static_cast<size_t>(PackedBytes(w.tensor)));
+    PackStrips(w.tensor, 0, (n_out + kStripRows - 1) / kStripRows, packed.data());
+    x = RandomFloats(static_cast<size_t>(rows * n_in), 7);
+    bias = RandomFloats(static_cast<size_t>(n_out), 8);
+    y.assign(static_cast<size_t>(rows * n_out), NAN);
+    args.w = w.tensor;
+    args.packed = packed.data();
+    args.bias = with_bias ? bias.data() : nullptr;
+    args.x = x.data();
+    args.y = y.data();
+  }
+  std::vector<float> Run(std::string_view isa, const StepView& step, int threads) {
+    std::fill(y.begin(), y.end(), NAN);
+    RunAs(KernelOf(isa, KernelOp::kLinear, &args), &args, step, threads);
+    return {y.begin(), y.begin() + step.n_tokens * w.tensor.rows()};
+  }
+  std::vector<float> Reference(int32_t rows) {
+    LinearArgs plain = args;
+    plain.packed = nullptr;
+    std::fill(y.begin(), y.end(), NAN);
+    RunAs(KernelOf("reference", KernelOp::kLinear, &plain), &plain, TokensStep(rows), 1);
+    return {y.begin(), y.begin() + rows * w.tensor.rows()};
+  }
+};
+
+// A step of `n` tokens in this phase.
+struct PhasedStep {
+  std::vector<Phase> phases;
+  StepView view;
+  PhasedStep(int32_t n, Phase phase) : phases(static_cast<size_t>(n), phase) {
+    view = TokensStep(n);
+    view.phases = phases.data();
+  }
+};
+
+TEST(PackedLinear, RowsOfRepliesMatchTheReferenceForEveryTypeAndShape) {
+  for (const std::string& isa : PackedIsas()) {
+    for (const DType type : PackedTypes()) {
+      const int64_t unit = Info(type).block_elems;
+      for (const int64_t n_in : {unit, 3 * unit, unit == 32 ? 18 * unit : 10 * unit}) {
+        for (const int64_t n_out : {1, 37}) {
+          for (const int32_t rows : {1, 3, 29}) {
+            PackedCase c(type, n_out, n_in, rows, n_out == 37);
+            const std::vector<float> want = c.Reference(rows);
+            const PhasedStep step(rows, Phase::kGenerated);
+            // 15 bits of an activation: an error of 2^-15 of its block's largest value.
+            const double tolerance =
+                4 * std::ldexp(1.0, -15) * std::sqrt(static_cast<double>(n_in)) * c.w.max;
+            ExpectNear(c.Run(isa, step.view, 2), want, 1e-5, tolerance,
+                       fmt::format("{} {} [{}, {}] x {}", isa, Name(type), n_out, n_in, rows));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, RowsOfPromptsKeepTheErrorBudget) {
+  constexpr int32_t kRows = 23;
+  for (const std::string& isa : PackedIsas()) {
+    for (const DType type : {DType::kQ4_0, DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
+      PackedCase c(type, 64, 1024, kRows, false);
+      for (size_t i = 0; i < c.x.size(); i += 97) c.x[i] *= 50.0f;  // blocks with outliers
+      const std::vector<float> want = c.Reference(kRows);
+      double previous = 0;
+      for (const float budget : {1e-6f, 1e-4f, 1.0f}) {
+        c.args.error_budget = budget;
+        const PhasedStep step(kRows, Phase::kPrompt);
+        const std::vector<float> got = c.Run(isa, step.view, 1);
+        double error = 0;
+        double energy = 0;
+        for (size_t i = 0; i < got.size(); ++i) {
+          error += (static_cast<double>(got[i]) - want[i]) * (got[i] - want[i]);
+          energy += static_cast<double>(want[i]) * want[i];
+        }
+        // A random matrix passes on the error of its input, up to chance.
+        EXPECT_LE(error / energy, 2.0 * budget) << isa << " " << Name(type);
+        EXPECT_GT(error, previous) << isa << " " << Name(type) << ": the budget saves work";
+        previous = error;
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, ARowHasTheSameBitsAloneAndAmongOthersAndForAnyNumberOfThreads) {
+  constexpr int32_t kRows = 70;
+  for (const std::string& isa : PackedIsas()) {
+    for (const DType type : PackedTypes()) {
+      const int64_t n_in = Info(type).block_elems == 32 ? 32 * 75 : 256 * 9;
+      const int64_t n_out = 77;
+      PackedCase c(type, n_out, n_in, kRows, true);
+      PhasedStep step(kRows, Phase::kPrompt);
+      for (int32_t r = 1; r < kRows; r += 3) step.phases[static_cast<size_t>(r)] = Phase::kGenerated;
+      std::vector<float> alone;
+      for (int32_t r = 0; r < kRows; ++r) {
+        c.args.x = c.x.data() + r * n_in;
+        StepView one = TokensStep(1);
+        one.phases = step.phases.data() + r;
+        const std::vector<float> row = c.Run(isa, one, 1);
+        alone.insert(alone.end(), row.begin(), row.end());
+      }
+      c.args.x = c.x.data();
+      for (const int32_t rows : {1, 2, 3, 5, 6, 7, 12, 13, 33, kRows}) {
+        step.view.n_tokens = rows;
+        const std::vector<float> want(alone.begin(), alone.begin() + rows * n_out);
+        for (const int threads : {1, 2, 3, 5}) {
+          ExpectSameBits(c.Run(isa, step.view, threads), want,
+                         fmt::format("{} {} rows {} threads {}", isa, Name(type), rows, threads));
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, InstructionSetsWithFusedMultiplyAddAgreeToTheBit) {
+  for (const DType type : PackedTypes()) {
+    PackedCase c(type, 48, 768, 9, true);
+    const PhasedStep step(9, Phase::kGenerated);
+    std::vector<float> want;
+    for (const std::string& isa : PackedIsas()) {
+      if (isa == "generic") continue;
+      const std::vector<float> got = c.Run(isa, step.view, 1);
+      if (!want.empty()) ExpectSameBits(got, want, fmt::format("{} {}", isa, Name(type)));
+      want = got;
+    }
+  }
+}
+
+TEST(PackedLinear, ARowThatIsNoNumberSpoilsNoOther) {
+  for (const std::string& isa : PackedIsas()) {
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      PackedCase c(DType::kQ4_K, 20, 512, 8, false);
+      const PhasedStep step(8, Phase::kPrompt);
+      const std::vector<float> want = c.Run(isa, step.view, 1);
+      c.x[3 * 512 + 100] = bad;
+      const std::vector<float> got = c.Run(isa, step.view, 1);
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (i / 20 == 3) {
+          EXPECT_TRUE(std::isnan(got[i])) << isa;
+        } else {
+          EXPECT_EQ(got[i], want[i]) << isa;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, TakesZerosDenormalsAndExtremeScales) {
+  for (const std::string& isa : PackedIsas()) {
+    PackedCase c(DType::kQ4_0, 16, 128, 4, false);
+    for (int64_t i = 0; i < 128; ++i) {
+      c.x[static_cast<size_t>(i)] = 0.0f;
+      c.x[static_cast<size_t>(128 + i)] = 1e-41f;
+      c.x[static_cast<size_t>(256 + i)] *= 1e30f;
+      c.x[static_cast<size_t>(384 + i)] *= i < 32 ? 1e10f : 1e-10f;
+    }
+    const std::vector<float> want = c.Reference(4);
+    const std::vector<float> got = c.Run(isa, PhasedStep(4, Phase::kGenerated).view, 1);
+    for (int i = 0; i < 32; ++i) EXPECT_NEAR(got[static_cast<size_t>(i)], 0.0f, 1e-30f) << isa;
+    for (size_t i = 32; i < 64; ++i) {
+      const double scale = i < 48 ? 1e30 : 1e10;
+      EXPECT_NEAR(got[i] / scale, want[i] / scale, 1e-2) << isa;
+    }
+  }
+}
+
+TEST(PackedLinearGroup, EqualsItsMembers) {
+  for (const std::string& isa : PackedIsas()) {
+    PackedCase q(DType::kQ4_0, 48, 256, 15, true);
+    PackedCase k(DType::kQ4_K, 19, 256, 15, false);
+    PackedCase v(DType::kQ6_K, 7, 256, 15, false);
+    LinearGroupArgs group;
+    group.count = 3;
+    PackedCase* members[] = {&q, &k, &v};
+    for (int i = 0; i < 3; ++i) {
+      members[i]->args.x = q.x.data();
+      group.linear[i] = members[i]->args;
+    }
+    for (const int32_t rows : {1, 5, 15}) {
+      const PhasedStep step(rows, Phase::kPrompt);
+      std::vector<std::vector<float>> want;
+      for (PackedCase* c : members) want.push_back(c->Run(isa, step.view, 1));
+      for (int threads = 1; threads <= 5; ++threads) {
+        for (PackedCase* c : members) std::fill(c->y.begin(), c->y.end(), NAN);
+        RunAs(KernelOf(isa, KernelOp::kLinearGroup, &group), &group, step.view, threads);
+        for (size_t i = 0; i < 3; ++i) {
+          const auto n = rows * members[i]->w.tensor.rows();
+          ExpectSameBits({members[i]->y.begin(), members[i]->y.begin() + n}, want[i], isa);
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedGluLinear, IsTheActivationOfItsTwoProducts) {
+  constexpr int32_t kRows = 31;
+  constexpr int64_t kOut = 75, kIn = 2400;
+  for (const std::string& isa : PackedIsas()) {
+    PackedCase gate(DType::kQ4_1, kOut, kIn, kRows, true);
+    PackedCase up(DType::kQ5_0, kOut, kIn, kRows, true);
+    up.args.x = gate.args.x;
+    std::vector<float> y(kRows * kOut);
+    const GluLinearArgs args{gate.args, up.args, y.data(), Activation::kRelu};
+    for (const int32_t rows : {1, 4, kRows}) {
+      const PhasedStep step(rows, Phase::kPrompt);
+      const std::vector<float> g = gate.Run(isa, step.view, 1);
+      const std::vector<float> u = up.Run(isa, step.view, 1);
+      for (int threads = 1; threads <= 4; ++threads) {
+        std::fill(y.begin(), y.end(), NAN);
+        RunAs(KernelOf(isa, KernelOp::kGluLinear, &args), &args, step.view, threads);
+        for (size_t i = 0; i < g.size(); ++i) {
+          ASSERT_EQ(y[i], std::max(g[i], 0.0f) * u[i]) << isa << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lucid

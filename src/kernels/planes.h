@@ -1,0 +1,52 @@
+// Activations of packed weights: how they are rounded and where they lie. Shared by the kernels of
+// all instruction sets; everything is `static` or constexpr (ADR 0003).
+//
+// A block of 32 activations of a row has a scale s = max|x| / 127 and one or two planes of signed
+// bytes: x = s * (high + low / 128) with high = round(x / s), low = round((x / s - high) * 128). A
+// dot product with small integer weights is then an exact integer, so its bits do not depend on how
+// many rows are computed together, and with both planes an activation has some 15 bits.
+//
+// Tokens of a reply have both planes. Tokens of a prompt have the low plane only in blocks whose
+// rounding error without it would exceed the block's share of the row's error budget (kErrorBudget);
+// elsewhere it is zero and skipped: see docs/adr/0010-two-planes.md.
+//
+// Rows are packed in tiles of `tile` rows, the last one of fewer. A tile is a sequence of blocks,
+// each a PlaneBlock of its number of rows, so that the four activations of every row that meet a
+// plane word lie side by side.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/args.h"
+#include "kernels/packed.h"
+
+namespace lucid {
+
+template <int kRows>
+struct PlaneBlock {
+  float scale[kRows];            // s / 128: what the sum of 128 * high + low is in
+  float sum[kRows];              // of the rounded activations
+  int32_t units[kRows];          // sum of 128 * high + low
+  float half_sum[2][kRows];      // the same of columns 0-15 and 16-31
+  int32_t half_units[2][kRows];
+  uint32_t low_rows;             // bit r: row r has a low plane
+  int8_t high[8][kRows][4];
+  int8_t low[8][kRows][4];
+};
+constexpr int64_t kPlaneBlockRowBytes = 92;
+constexpr int64_t kPlaneBlockFixedBytes = 4;
+static_assert(sizeof(PlaneBlock<1>) == kPlaneBlockRowBytes + kPlaneBlockFixedBytes);
+static_assert(sizeof(PlaneBlock<6>) == 6 * kPlaneBlockRowBytes + kPlaneBlockFixedBytes);
+
+static constexpr int64_t PlaneBlockBytes(int64_t rows) {
+  return rows * kPlaneBlockRowBytes + kPlaneBlockFixedBytes;
+}
+// Bytes of `rows` rows of n_in activations in tiles of `tile`.
+static constexpr int64_t PlaneBytes(int64_t rows, int64_t n_in, int64_t tile) {
+  const int64_t blocks = n_in / kPackedBlock;
+  return blocks * (rows / tile * PlaneBlockBytes(tile) +
+                   (rows % tile > 0 ? PlaneBlockBytes(rows % tile) : 0));
+}
+
+}  // namespace lucid
