@@ -29,4 +29,8 @@ class MmapFile {
   std::string path_;
 };
 
+// Gives back the memory of the whole pages within [data, data + bytes) of a mapped file; they are
+// read again when they are touched again.
+void ReleaseMappedPages(const std::byte* data, size_t bytes);
+
 }  // namespace lucid

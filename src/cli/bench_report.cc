@@ -209,7 +209,7 @@ BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
     row.model_n_params += entry.tensor.elements();
   }
   row.isa = engine.runner().isa();
-  row.numerics = "float32";
+  row.numerics = Name(engine.runner().numerics());
   row.n_threads = engine.runner().n_threads();
   row.n_batch = engine.config().batch;
   row.kv_block_size = engine.kv_layout().block_size();

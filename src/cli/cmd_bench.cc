@@ -164,7 +164,7 @@ void AddBenchCommand(CLI::App& root, CommandContext& context) {
   command->add_option("-o,--output", flags->format, "md, json or csv")
       ->check(CLI::IsMember({"md", "json", "csv"}))
       ->capture_default_str();
-  AddBackendFlags(*command, flags->model.backend, flags->model.isa);
+  AddBackendFlags(*command, flags->model);
   AddCacheFlags(*command, flags->engine);
   command->footer(
       "pp N: the time from submitting a prompt of N random tokens until the last step of it is "

@@ -33,14 +33,22 @@ void AddModelFlag(CLI::App& command, std::string& model) {
       ->required();
 }
 
-void AddBackendFlags(CLI::App& command, std::string& backend, std::string& isa) {
+void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
   command
-      .add_option("--backend", backend,
+      .add_option("--backend", flags.backend,
                   "cpu, or reference: naive float32 kernels, the definition of each op")
       ->check(CLI::IsMember({"cpu", "reference"}))
       ->capture_default_str();
   command.add_option(
-      "--isa", isa, "instruction set of the kernels: auto, avx512, avx2, generic (also LUCID_ISA)");
+      "--isa", flags.isa,
+      "best instruction set that kernels may use: auto, avx512vnni, avx512, avx2, generic (also "
+      "LUCID_ISA)");
+  command
+      .add_option("--numerics", flags.numerics,
+                  "default: exact sums of activations rounded to 15 bits, or fewer where a prompt "
+                  "does not need them; fast: 8 bits for prompts; float: float32 throughout")
+      ->check(CLI::IsMember({"default", "fast", "float"}))
+      ->capture_default_str();
 }
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
@@ -56,7 +64,7 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   command.add_option("-b,--batch-size", flags.batch, "most tokens computed in one step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
-  AddBackendFlags(command, flags.backend, flags.isa);
+  AddBackendFlags(command, flags);
   command
       .add_option("--kv", flags.kv,
                   fmt::format("type of cached keys and values: {}", KvTypeNames()))
@@ -80,6 +88,9 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   config.batch = flags.batch;
   config.backend = flags.backend == "reference" ? BackendKind::kReference : BackendKind::kCpu;
   config.isa = !flags.isa.empty() ? flags.isa : Env("LUCID_ISA").value_or("");
+  config.numerics = flags.numerics == "fast"    ? Numerics::kFast
+                    : flags.numerics == "float" ? Numerics::kFloat
+                                                : Numerics::kDefault;
   // The flags' checks admit only names that exist.
   config.cache_type_k = *KvTypeFromName(flags.cache_type_k.empty() ? flags.kv : flags.cache_type_k);
   config.cache_type_v = *KvTypeFromName(flags.cache_type_v.empty() ? flags.kv : flags.cache_type_v);

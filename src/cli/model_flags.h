@@ -18,17 +18,18 @@ struct ModelFlags {
   int64_t batch = 512;
   std::string backend = "cpu";
   std::string isa;
+  std::string numerics = "default";
   std::string kv = "f16";
   std::string cache_type_k;  // empty: as kv
   std::string cache_type_v;
 };
 
-// Adds -m, -t, -c, -b, --backend, --isa, --kv, --cache-type-k, --cache-type-v. Values already in
+// Adds -m, -t, -c, -b, --backend, --isa, --numerics, --kv, --cache-type-k, --cache-type-v. Values already in
 // `flags` are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);
-void AddBackendFlags(CLI::App& command, std::string& backend, std::string& isa);
+void AddBackendFlags(CLI::App& command, ModelFlags& flags);
 
 // "f32, f16, ...", for help texts.
 std::string KvTypeNames();

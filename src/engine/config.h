@@ -17,6 +17,7 @@ struct EngineConfig {
   int64_t batch = 512;     // most tokens computed in one step
   BackendKind backend = BackendKind::kCpu;
   std::string isa = {};  // "" or "auto": the best this CPU has
+  Numerics numerics = Numerics::kDefault;
 
   // The cache.
   KvType cache_type_k = KvType::kF16;

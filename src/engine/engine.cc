@@ -156,6 +156,7 @@ Status Engine::Impl::StartRunner() {
   RunnerOptions options;
   options.backend = config.backend;
   options.isa = config.isa;
+  options.numerics = config.numerics;
   options.n_threads = config.n_threads;
   options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, kLogitRows});
   // Of every sequence one, of its shadow another.

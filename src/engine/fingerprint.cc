@@ -13,7 +13,7 @@ namespace lucid {
 namespace {
 
 // Changed whenever kernels give other bits for the same input.
-constexpr uint32_t kNumericsVersion = 1;
+constexpr uint32_t kNumericsVersion = 2;
 // Of each tensor: enough to tell weights apart, little enough to read at every start.
 constexpr size_t kSampleBytes = 256;
 
@@ -45,6 +45,7 @@ class Hash {
 uint64_t CacheFingerprint(const Model& model, const Runner& runner) {
   Hash hash;
   hash.Number(kNumericsVersion);
+  hash.Number(static_cast<int32_t>(runner.numerics()));
   hash.Text(PrintPlan(model.plan));  // every attribute: rope, windows, scales
   for (const TensorEntry& entry : model.checkpoint->tensors()) {
     const Tensor& tensor = entry.tensor;

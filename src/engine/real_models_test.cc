@@ -47,6 +47,7 @@ class RealModel : public testing::TestWithParam<Case> {
     config.model = *path;
     config.context = 512;
     config.backend = GetParam().backend;
+    config.numerics = Numerics::kFloat;  // what the references were made with
     config.cache_type_k = config.cache_type_v = KvType::kF32;
     auto engine = Engine::Load(config);
     ASSERT_TRUE(engine.has_value()) << engine.error().message;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/mmap_file.h"
 #include "kernels/packed.h"
 
 namespace lucid {
@@ -29,11 +30,16 @@ struct Job {
   Tensor w;
   std::byte* packed;
   int64_t strips;
+  bool mapped;  // the source lies in a mapped file
 };
 
-// Strips are dealt out in small parts, since threads may lose their CPU meanwhile.
+constexpr int64_t kStripsAtOnce = 16;
+
+// Strips are dealt out in small parts, since threads may lose their CPU meanwhile. The pages of a
+// mapped source are given back as soon as all of it is packed, so that a model is not in memory
+// twice.
 void RunJobs(const std::vector<Job>& jobs, ThreadPool& pool) {
-  constexpr int64_t kStripsAtOnce = 16;
+  std::vector<std::atomic<int64_t>> done(jobs.size());
   std::atomic<int64_t> next{0};
   pool.Run([&](int) {
     while (true) {
@@ -46,8 +52,12 @@ void RunJobs(const std::vector<Job>& jobs, ThreadPool& pool) {
       }
       if (i == jobs.size()) return;
       const int64_t begin = part * kStripsAtOnce;
-      PackStrips(jobs[i].w, begin, std::min(begin + kStripsAtOnce, jobs[i].strips),
-                 jobs[i].packed);
+      const int64_t end = std::min(begin + kStripsAtOnce, jobs[i].strips);
+      PackStrips(jobs[i].w, begin, end, jobs[i].packed);
+      const int64_t before = done[i].fetch_add(end - begin, std::memory_order_acq_rel);
+      if (before + end - begin == jobs[i].strips && jobs[i].mapped) {
+        ReleaseMappedPages(jobs[i].w.data, static_cast<size_t>(jobs[i].w.bytes()));
+      }
     }
   });
 }
@@ -81,7 +91,7 @@ Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Weights& weigh
     if (!wanted[static_cast<size_t>(v.id)]) continue;
     const Tensor& w = weights[v];
     packed.places_[static_cast<size_t>(v.id)] = at;
-    jobs.push_back({w, at, (w.rows() + kStripRows - 1) / kStripRows});
+    jobs.push_back({w, at, (w.rows() + kStripRows - 1) / kStripRows, weights.mapped(v)});
     at += PackedBytes(w);
   }
   RunJobs(jobs, pool);

@@ -17,6 +17,11 @@ float ErrorBudget(Numerics numerics) {
 
 }  // namespace
 
+std::string_view Name(Numerics numerics) {
+  constexpr std::string_view kNames[] = {"default", "fast", "float"};
+  return kNames[static_cast<size_t>(numerics)];
+}
+
 Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   runner->options_ = options;

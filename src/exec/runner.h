@@ -30,6 +30,8 @@ enum class Numerics : int8_t {
   kFloat,    // float32 activations and weights, which are not packed
 };
 
+std::string_view Name(Numerics numerics);
+
 enum class BackendKind : int8_t {
   kCpu,        // fused plan, fastest kernels of this machine
   kReference,  // plan as declared, naive float32 kernels: the definition every other result is
@@ -66,6 +68,7 @@ class Runner {
   // The threads of a step. Idle between two steps, and then free for other work; not during Run().
   ThreadPool& pool() { return *pool_; }
   int n_threads() const { return pool_->size(); }
+  Numerics numerics() const { return options_.numerics; }
   // The best instruction set of the kernels; "reference" for that backend.
   std::string_view isa() const { return isa_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }

@@ -105,7 +105,8 @@ struct LinearArgs {
   const float* x = nullptr;
   float* y = nullptr;
   RowAxis rows = RowAxis::kTokens;
-  const std::byte* packed = nullptr;  // the matrix in its packed form (kernels/packed.h), or nullptr
+  const std::byte* packed =
+      nullptr;  // the matrix in its packed form (kernels/packed.h), or nullptr
   // Packed weights only: the part of a prompt row's squared length that rounding its activations
   // may lose (kernels/planes.h).
   float error_budget = kDefaultErrorBudget;

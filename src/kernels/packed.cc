@@ -10,9 +10,9 @@
 namespace lucid {
 namespace {
 
-constexpr int kGroups = 8;       // of 4 columns in a block
-constexpr int kTileBlocks = 8;   // blocks in a whole tile
-constexpr int kSubBlocks = 16;   // of 16 columns in a tile
+constexpr int kGroups = 8;      // of 4 columns in a block
+constexpr int kTileBlocks = 8;  // blocks in a whole tile
+constexpr int kSubBlocks = 16;  // of 16 columns in a tile
 constexpr int64_t kAlignment = 64;
 
 constexpr int64_t Aligned(int64_t bytes) {
@@ -85,8 +85,8 @@ void ToWords(Planes planes, const uint8_t* codes, uint32_t* words) {
 void FromWords(Planes planes, const uint32_t* words, uint8_t* codes) {
   for (int g = 0; g < kGroups; ++g) {
     uint32_t word = 0;
-    const bool nibble = planes == Planes::kNibble || planes == Planes::kNibbleBit ||
-                        planes == Planes::kNibbleCrumb;
+    const bool nibble =
+        planes == Planes::kNibble || planes == Planes::kNibbleBit || planes == Planes::kNibbleCrumb;
     const bool crumb = planes == Planes::kCrumb || planes == Planes::kCrumbBit;
     if (planes == Planes::kByte) word = words[g];
     if (nibble) word = (words[g % 4] >> (g / 4 * 4)) & EachByte(15);
@@ -140,8 +140,8 @@ void CodesOfQ5_K(const uint8_t* src, int part, uint8_t* codes) {
   const auto& b = *reinterpret_cast<const BlockQ5_K*>(src);
   const uint8_t* qs = b.qs + part / 2 * 32;
   for (int i = 0; i < 32; ++i) {
-    codes[i] = static_cast<uint8_t>(((qs[i] >> (part % 2 * 4)) & 15) |
-                                    (((b.qh[i] >> part) & 1) << 4));
+    codes[i] =
+        static_cast<uint8_t>(((qs[i] >> (part % 2 * 4)) & 15) | (((b.qh[i] >> part) & 1) << 4));
   }
 }
 void CodesOfQ6_K(const uint8_t* src, int part, uint8_t* codes) {
@@ -161,8 +161,8 @@ void CodesOfQ3_K(const uint8_t* src, int part, uint8_t* codes) {
   const auto& b = *reinterpret_cast<const BlockQ3_K*>(src);
   const uint8_t* qs = b.qs + part / 4 * 32;
   for (int i = 0; i < 32; ++i) {
-    codes[i] = static_cast<uint8_t>(((qs[i] >> (part % 4 * 2)) & 3) |
-                                    (((b.hmask[i] >> part) & 1) << 2));
+    codes[i] =
+        static_cast<uint8_t>(((qs[i] >> (part % 4 * 2)) & 3) | (((b.hmask[i] >> part) & 1) << 2));
   }
 }
 
@@ -390,8 +390,8 @@ void ReadExponents(const uint8_t* src, int64_t blocks, int row, RowScales* out) 
 struct Spec {
   PackedForm form;
   Planes planes;
-  int offset;              // subtracted from the number in the planes
-  const int8_t* levels;    // or the table that the number is an index of
+  int offset;            // subtracted from the number in the planes
+  const int8_t* levels;  // or the table that the number is an index of
   CodesFn codes;
   WriteScalesFn write_scales;
   ReadScalesFn read_scales;
@@ -411,8 +411,8 @@ const Spec kSpecs[] = {
         WriteHalf<BlockQ5_0>, ReadHalf),
     Row(DType::kQ5_1, Planes::kNibbleBit, 0, nullptr, TwoHalvesBytes, LegacyFives<BlockQ5_1>,
         WriteTwoHalves<BlockQ5_1>, ReadTwoHalves),
-    Row(DType::kQ8_0, Planes::kByte, 0, nullptr, HalfScaleBytes, BytesOfQ8_0,
-        WriteHalf<BlockQ8_0>, ReadHalf),
+    Row(DType::kQ8_0, Planes::kByte, 0, nullptr, HalfScaleBytes, BytesOfQ8_0, WriteHalf<BlockQ8_0>,
+        ReadHalf),
     Row(DType::kQ2_K, Planes::kCrumb, 0, nullptr, Q2ScaleBytes, CodesOfQ2_K, WriteQ2, ReadQ2),
     Row(DType::kQ3_K, Planes::kCrumbBit, 4, nullptr, Q3ScaleBytes, CodesOfQ3_K, WriteQ3, ReadQ3),
     Row(DType::kQ4_K, Planes::kNibble, 0, nullptr, KScaleBytes, CodesOfQ4_K, WriteK<BlockQ4_K>,
@@ -498,8 +498,8 @@ void PackStrips(const Tensor& w, int64_t begin, int64_t end, std::byte* packed) 
       for (int r = 0; r < kStripRows; ++r) {
         const int64_t n = strip * kStripRows + r;
         if (n >= w.rows()) continue;
-        rows[static_cast<size_t>(r)] = reinterpret_cast<const uint8_t*>(w.row(n)) +
-                                       RowBytes(w.dtype, tile * kPackedTile);
+        rows[static_cast<size_t>(r)] =
+            reinterpret_cast<const uint8_t*>(w.row(n)) + RowBytes(w.dtype, tile * kPackedTile);
       }
       PackTile(*spec, rows, blocks, dst);
       dst += spec->form.TileBytes(blocks);
@@ -510,8 +510,8 @@ void PackStrips(const Tensor& w, int64_t begin, int64_t end, std::byte* packed) 
 void DecodePackedRow(DType type, const std::byte* packed, int64_t n_in, int64_t row, float* dst) {
   const Spec* spec = FindSpec(type);
   LUCID_CHECK(spec != nullptr, "{} has no packed form", Name(type));
-  const auto* src = reinterpret_cast<const uint8_t*>(packed) +
-                    row / kStripRows * spec->form.StripBytes(n_in);
+  const auto* src =
+      reinterpret_cast<const uint8_t*>(packed) + row / kStripRows * spec->form.StripBytes(n_in);
   const int r = static_cast<int>(row % kStripRows);
   for (int64_t tile = 0; tile < TilesOf(n_in); ++tile) {
     const int64_t blocks = BlocksOfTile(n_in, tile);

@@ -132,7 +132,8 @@ TEST(PackedLinear, ARowHasTheSameBitsAloneAndAmongOthersAndForAnyNumberOfThreads
       const int64_t n_out = 77;
       PackedCase c(type, n_out, n_in, kRows, true);
       PhasedStep step(kRows, Phase::kPrompt);
-      for (int32_t r = 1; r < kRows; r += 3) step.phases[static_cast<size_t>(r)] = Phase::kGenerated;
+      for (int32_t r = 1; r < kRows; r += 3)
+        step.phases[static_cast<size_t>(r)] = Phase::kGenerated;
       std::vector<float> alone;
       for (int32_t r = 0; r < kRows; ++r) {
         c.args.x = c.x.data() + r * n_in;

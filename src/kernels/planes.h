@@ -7,8 +7,8 @@
 // many rows are computed together, and with both planes an activation has some 15 bits.
 //
 // Tokens of a reply have both planes. Tokens of a prompt have the low plane only in blocks whose
-// rounding error without it would exceed the block's share of the row's error budget (kErrorBudget);
-// elsewhere it is zero and skipped: see docs/adr/0010-two-planes.md.
+// rounding error without it would exceed the block's share of the row's error budget
+// (kErrorBudget); elsewhere it is zero and skipped: see docs/adr/0010-two-planes.md.
 //
 // Rows are packed in tiles of `tile` rows, the last one of fewer. A tile is a sequence of blocks,
 // each a PlaneBlock of its number of rows, so that the four activations of every row that meet a
@@ -25,12 +25,12 @@ namespace lucid {
 
 template <int kRows>
 struct PlaneBlock {
-  float scale[kRows];            // s / 128: what the sum of 128 * high + low is in
-  float sum[kRows];              // of the rounded activations
-  int32_t units[kRows];          // sum of 128 * high + low
-  float half_sum[2][kRows];      // the same of columns 0-15 and 16-31
+  float scale[kRows];        // s / 128: what the sum of 128 * high + low is in
+  float sum[kRows];          // of the rounded activations
+  int32_t units[kRows];      // sum of 128 * high + low
+  float half_sum[2][kRows];  // the same of columns 0-15 and 16-31
   int32_t half_units[2][kRows];
-  uint32_t low_rows;             // bit r: row r has a low plane
+  uint32_t low_rows;  // bit r: row r has a low plane
   int8_t high[8][kRows][4];
   int8_t low[8][kRows][4];
 };

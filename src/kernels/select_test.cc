@@ -24,7 +24,11 @@ TEST(SelectTables, ReferenceAndGenericRunEverywhere) {
 TEST(SelectTables, AutoIsTheBestOfTheCpu) {
   EXPECT_EQ(Names("auto"), Names(""));
   const CpuFeatures& cpu = GetCpuFeatures();
-  EXPECT_EQ(Names("").front(), cpu.avx512 ? "avx512" : cpu.avx2 ? "avx2" : "generic");
+  EXPECT_EQ(Names("").front(), cpu.avx512_bf16   ? "avx512bf16"
+                               : cpu.avx512_vnni ? "avx512vnni"
+                               : cpu.avx512      ? "avx512"
+                               : cpu.avx2        ? "avx2"
+                                                 : "generic");
   EXPECT_EQ(Names("").back(), "reference");
 }
 
@@ -74,7 +78,9 @@ TEST(ChooseKernel, ARefusalSaysWhyAndFallsThrough) {
   const auto tables = SelectTables("generic").value();
   const KernelChoice choice = ChooseKernel(tables, KernelOp::kLinear, &args);
   EXPECT_EQ(choice.isa, "reference");
-  EXPECT_EQ(choice.refused, "generic: linear.generic wants a weight of two dimensions");
+  EXPECT_EQ(choice.refused,
+            "generic: packed_linear.generic wants packed weights; generic: linear.generic wants a "
+            "weight of two dimensions");
 }
 
 TEST(ChooseKernel, TheReferenceTableHasEveryOp) {

@@ -77,6 +77,7 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
   Weights weights;
   weights.tensors_.resize(plan.values.size());
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
+  weights.mapped_.assign(plan.values.size(), true);
   for (const Value v : plan.Weights()) {
     const ValueInfo& slot = plan.Info(v);
     LUCID_ASSIGN_OR_RETURN(const Source source, FindSource(arch, checkpoint.format(), slot.name));
@@ -107,6 +108,7 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
       }
       tensor.data = copy->data();
       weights.owned_.push_back(*std::move(copy));
+      weights.mapped_[static_cast<size_t>(v.id)] = false;
     }
     weights.tensors_[static_cast<size_t>(v.id)] = tensor;
     weights.dtypes_[static_cast<size_t>(v.id)] = tensor.dtype;

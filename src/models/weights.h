@@ -22,12 +22,15 @@ class Weights {
 
   // The tensor of a weight value of that plan.
   const Tensor& operator[](Value v) const { return tensors_[static_cast<size_t>(v.id)]; }
+  // Whether that tensor lies in the mapped file, else in memory of these weights.
+  bool mapped(Value v) const { return mapped_[static_cast<size_t>(v.id)]; }
   // By value id of the plan; kF32 for values that are no weights.
   const std::vector<DType>& dtypes() const { return dtypes_; }
 
  private:
   std::vector<Tensor> tensors_;
   std::vector<DType> dtypes_;
+  std::vector<bool> mapped_;
   std::vector<Buffer> owned_;
 };
 

@@ -44,7 +44,8 @@ inline Bytes Flip(Bytes b) {
   return {_mm512_xor_si512(b.v, _mm512_set1_epi8(static_cast<char>(0x80)))};
 }
 inline Bytes Lookup(const int8_t* table, Bytes index) {
-  const __m512i levels = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  const __m512i levels =
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm512_shuffle_epi8(levels, index.v)};
 }
 

@@ -7,8 +7,8 @@
 #if defined(__x86_64__)
 #define LUCID_ISA avx2
 
-// The algorithms of the last includes are written over the vectors of the first two: the blank lines
-// keep their order.
+// The algorithms of the last includes are written over the vectors of the first two: the blank
+// lines keep their order.
 #include "kernels/cpu/vec_avx2.h"
 
 #include "kernels/cpu/dot_avx2.h"
@@ -20,8 +20,7 @@
 namespace lucid {
 namespace avx2 {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx2"),
-                                LUCID_CPU_KERNELS("avx2")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx2"), LUCID_CPU_KERNELS("avx2")};
 constexpr KernelTable kTable = {"avx2", kKernels};
 }  // namespace
 }  // namespace avx2

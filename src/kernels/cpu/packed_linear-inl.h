@@ -20,7 +20,7 @@
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int64_t kPanelTiles = 8;       // tiles of 256 columns unpacked at a time
+constexpr int64_t kPanelTiles = 8;           // tiles of 256 columns unpacked at a time
 constexpr int64_t kPanelMemory = 320 << 10;  // of the second-level cache
 constexpr int64_t kMaxPanels = 8;
 constexpr int64_t kPanelColumns = kStripTile * kStripRows;
@@ -154,8 +154,8 @@ inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t be
       for (int64_t s = begin; s < end; s += kStripTile, ++i) {
         const int64_t n = s * kStripRows;
         const bool whole = s + kStripTile <= end && n + kPanelColumns <= p.n_out;
-        float* y = whole ? to.y + t * kRowTile * to.ldy + n
-                         : scratch.edge + t * kRowTile * kPanelColumns;
+        float* y =
+            whole ? to.y + t * kRowTile * to.ldy + n : scratch.edge + t * kRowTile * kPanelColumns;
         const int64_t ldy = whole ? to.ldy : kPanelColumns;
         sum(scratch.panels + i * panel_bytes, blocks, p.kernels.taken_off, x.Block(t, block),
             tile == 0, y, ldy);
@@ -200,8 +200,8 @@ inline size_t PackedScratchBytes(int64_t n_in, int64_t max_rows) {
 inline PanelScratch PanelScratchOf(const ThreadSlot& thread, int64_t rows) {
   PanelScratch s;
   const int64_t one_panel = kPanelTiles * 8 * (8 * kStripTile * kPlaneBytes + 4 * kStripTile * 64);
-  const int64_t panels = RoundUp(one_panel > kPanelMemory ? one_panel : kPanelMemory,
-                                 kCacheLineBytes);
+  const int64_t panels =
+      RoundUp(one_panel > kPanelMemory ? one_panel : kPanelMemory, kCacheLineBytes);
   s.panels = reinterpret_cast<uint8_t*>(thread.scratch);
   s.edge = reinterpret_cast<float*>(s.panels + panels);
   s.up = s.edge + RoundUp(rows, kRowTile) * kPanelColumns;
@@ -343,10 +343,12 @@ const char* RefusePackedGlu(const void* args) {
 }  // namespace lucid::LUCID_ISA
 
 // Rows of a Kernel array; `isa` is a string literal.
-#define LUCID_PACKED_KERNELS(isa)                                                              \
-  {KernelOp::kLinear,    "packed_linear." isa, PackedLinear,       PackedLinearScratch,        \
-   RefusePackedLinear,   PackedLinearShared,   PreparePackedLinear},                           \
+#define LUCID_PACKED_KERNELS(isa)                                                                 \
+  {KernelOp::kLinear,  "packed_linear." isa, PackedLinear,       PackedLinearScratch,             \
+   RefusePackedLinear, PackedLinearShared,   PreparePackedLinear},                                \
       {KernelOp::kLinearGroup, "packed_linear_group." isa, PackedLinearGroup, PackedGroupScratch, \
-       RefusePackedGroup,      PackedGroupShared,          PreparePackedGroup},                \
-      {KernelOp::kGluLinear, "packed_glu_linear." isa, PackedGluLinear, PackedGluScratch,      \
-       RefusePackedGlu,      PackedGluShared,          PreparePackedGlu}
+       RefusePackedGroup,      PackedGroupShared,          PreparePackedGroup},                   \
+  {                                                                                               \
+    KernelOp::kGluLinear, "packed_glu_linear." isa, PackedGluLinear, PackedGluScratch,            \
+        RefusePackedGlu, PackedGluShared, PreparePackedGlu                                        \
+  }

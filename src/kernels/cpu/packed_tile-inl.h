@@ -41,7 +41,7 @@ inline TileOfStrip TileAt(const uint8_t* strip, const StripShape& shape, int64_t
 template <typename T>
 constexpr bool kFlips = T::kSigned && !kSignedDot;
 template <typename T>
-constexpr bool kDotsSigned = T::kSigned && kSignedDot;
+constexpr bool kDotsSigned = T::kSigned&& kSignedDot;
 template <typename T>
 constexpr int32_t kTakenOff = T::kOffset + (kFlips<T> ? 128 : 0);
 
@@ -79,9 +79,8 @@ template <typename T, int kGroup, int kEnd, int kRows>
 }
 
 template <typename T, int kHalf, int kRows>
-[[gnu::always_inline]] inline void DirectSubBlock(const uint8_t* planes,
-                                                  const PlaneBlock<kRows>& x, const float* scale,
-                                                  const float* add, Floats* f) {
+[[gnu::always_inline]] inline void DirectSubBlock(const uint8_t* planes, const PlaneBlock<kRows>& x,
+                                                  const float* scale, const float* add, Floats* f) {
   constexpr int kGroups = 8 / T::kSubBlocks;
   Ints high[kRows];
   Ints low[kRows];
@@ -138,7 +137,8 @@ void DirectTile(const uint8_t* strip, const StripShape& shape, const uint8_t* pl
   for (int r = 0; r < kRows; ++r) StoreFloats(out + 16 * r, f[r]);
 }
 
-// --- many rows: a panel of kStripTile strips with its numbers as bytes and its scales as floats ---
+// --- many rows: a panel of kStripTile strips with its numbers as bytes and its scales as floats
+// ---
 
 template <int kSubBlocksT, bool kAddsT, bool kSignedT>
 struct PanelShape {
@@ -237,8 +237,7 @@ template <typename Panel, int kHalf, int kRows>
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const Floats unit = SetFloats(x.scale[r]);
-    const int32_t off =
-        taken_off * (Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]);
+    const int32_t off = taken_off * (Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]);
 #pragma GCC unroll 4
     for (int v = 0; v < kStripTile; ++v) {
       if constexpr (!Panel::kAdds) n[r][v] = Subtract(n[r][v], off);
@@ -309,10 +308,10 @@ constexpr PackedKernels KernelsOf() {
   k.unpack = UnpackTiles<T>;
   k.panel_block_bytes = Panel::kBlockBytes;
   k.taken_off = kTakenOff<T>;
-#define LUCID_ROWS(n)                                  \
-  if constexpr (kRowTile >= n) {                       \
-    k.direct[n - 1] = DirectTile<T, n>;                \
-    k.panel[n - 1] = PanelTile<Panel, n>;              \
+#define LUCID_ROWS(n)                     \
+  if constexpr (kRowTile >= n) {          \
+    k.direct[n - 1] = DirectTile<T, n>;   \
+    k.panel[n - 1] = PanelTile<Panel, n>; \
   }
   LUCID_ROWS(1)
   LUCID_ROWS(2)

@@ -40,9 +40,7 @@ struct PlanePlaces {
   int32_t* Int(uint8_t* block, int64_t member) const {
     return reinterpret_cast<int32_t*>(block) + member * rows + r;
   }
-  uint32_t* LowRows(uint8_t* block) const {
-    return reinterpret_cast<uint32_t*>(block) + 7 * rows;
-  }
+  uint32_t* LowRows(uint8_t* block) const { return reinterpret_cast<uint32_t*>(block) + 7 * rows; }
   uint8_t* High(uint8_t* block) const { return block + 28 * rows + 4 + 4 * r; }
   uint8_t* Low(uint8_t* block) const { return High(block) + 32 * rows; }
 };

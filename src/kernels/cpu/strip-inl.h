@@ -16,11 +16,11 @@ struct Floats {
   F v[kStripVectors];
 };
 
-#define LUCID_EACH_VECTOR(expression)                                  \
-  Floats out;                                                          \
-  _Pragma("GCC unroll 4") for (int i = 0; i < kStripVectors; ++i) {    \
-    out.v[i] = expression;                                             \
-  }                                                                    \
+#define LUCID_EACH_VECTOR(expression)                               \
+  Floats out;                                                       \
+  _Pragma("GCC unroll 4") for (int i = 0; i < kStripVectors; ++i) { \
+    out.v[i] = expression;                                          \
+  }                                                                 \
   return out
 
 inline Floats LoadFloats(const float* p) {
