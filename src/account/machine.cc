@@ -74,7 +74,7 @@ void Visit(const Visitor& visit, ReadSpeed& record) {
   visit("threads", record.threads);
   visit("huge_pages", record.huge_pages);
   visit("bytes_per_second", record.bytes_per_second);
-  visit("median_bytes_per_second", record.median);
+  visit("fastest_bytes_per_second", record.fastest);
   visit("loop", record.how);
 }
 

@@ -17,8 +17,8 @@ struct ReadSpeed {
   int64_t bytes = 0;  // of the buffer
   int threads = 0;
   bool huge_pages = false;      // asked for; the system may not have given them
-  double bytes_per_second = 0;  // the fastest pass of the fastest loop
-  double median = 0;            // bytes per second of that loop's median pass
+  double bytes_per_second = 0;  // the median pass of the fastest loop
+  double fastest = 0;           // its fastest pass: some machines allow more than they can keep up
   std::string how;              // that loop: "avx512, prefetch 4 KB ahead"
 };
 

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -31,12 +33,16 @@ constexpr int kReadPasses = 7;
 constexpr int kLargePasses = 3;
 // A pass over a small buffer is repeated until the clock and the barriers do not matter.
 constexpr double kLeastPassSeconds = 2e-3;
+constexpr double kLeastClockSeconds = 1e-7;
 // Short passes, many of them: where something else takes a CPU now and then, some stay whole.
 constexpr double kPeakPassSeconds = 2e-3;
 constexpr int kPeakPasses = 25;
 
 // What a timed pass left, so that no compiler drops it.
-volatile uint64_t g_sink = 0;
+std::atomic<uint64_t> g_sink = 0;
+void Keep(uint64_t result) {
+  g_sink.store(result, std::memory_order_relaxed);
+}
 
 // Seconds of `passes` passes of work(thread) on all threads of the pool, sorted. A pass goes from
 // the moment in which the first thread begins to that in which the last one ends: a thread that had
@@ -123,10 +129,10 @@ std::vector<double> ReadSpeeds(const ReadLoop& loop, const Buffer& buffer, Threa
   int64_t repeats = 1;
   const auto pass = [&](int thread) {
     for (int64_t i = 0; i < repeats; ++i) {
-      g_sink = loop.probe->fn(buffer.data() + iterations * work * thread, iterations);
+      Keep(loop.probe->fn(buffer.data() + iterations * work * thread, iterations));
     }
   };
-  const double warm = TimePasses(pool, 1, pass)[0];
+  const double warm = std::max(TimePasses(pool, 1, pass)[0], kLeastClockSeconds);
   repeats = std::max<int64_t>(1, static_cast<int64_t>(kLeastPassSeconds / warm));
   std::vector<double> speeds;
   for (const double seconds : TimePasses(pool, passes, pass)) {
@@ -145,8 +151,8 @@ ReadSpeed FastestRead(std::vector<ReadLoop>& loops, const Buffer& buffer, Thread
     results.push_back({ReadSpeed{.bytes = static_cast<int64_t>(buffer.size()),
                                  .threads = pool.size(),
                                  .huge_pages = huge_pages,
-                                 .bytes_per_second = speeds.back(),
-                                 .median = speeds[speeds.size() / 2],
+                                 .bytes_per_second = speeds[speeds.size() / 2],
+                                 .fastest = speeds.back(),
                                  .how = loop.Name()},
                        loop});
   }
@@ -185,8 +191,8 @@ std::vector<Buffer> MakeOperands() {
 // Work per second of a probe on all threads, at its fastest.
 double ProbeRate(const Probe& probe, const void* operands, ThreadPool& pool) {
   int64_t iterations = 64;
-  const auto pass = [&](int) { g_sink = probe.fn(operands, iterations); };
-  while (TimePasses(pool, 1, pass)[0] < kPeakPassSeconds) iterations *= 2;
+  const auto pass = [&](int) { Keep(probe.fn(operands, iterations)); };
+  while (TimePasses(pool, 3, pass).front() < kPeakPassSeconds) iterations *= 2;
   const double seconds = TimePasses(pool, kPeakPasses, pass).front();
   return static_cast<double>(iterations * probe.work * pool.size()) / seconds;
 }

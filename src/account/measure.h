@@ -1,6 +1,7 @@
 // Measures a Machine. Entry points: MeasureMachine for all of it, MeasureRead and MeasurePeaks for
-// one number. Nothing else should run meanwhile; every figure is the best of several short passes,
-// so that what does run spoils few of them.
+// one number. Nothing else should run meanwhile. A reading is the median of several passes, since
+// what a memory gives for a moment is no limit that it keeps; other figures are the best of many
+// short passes, so that what does run spoils few of them.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct MeasureOptions {
 Result<Machine> MeasureMachine(const MeasureOptions& options);
 
 // The fastest way to read `bytes` bytes with so many threads: of all loops of the widest
-// instruction set, the best of several passes. Takes about half a second. The buffer is cut to half
-// of the available memory, its size is in the result. kCapacity.
+// instruction set, the best median of several passes. Takes about half a second. The buffer is cut
+// to half of the available memory, its size is in the result. kCapacity.
 Result<ReadSpeed> MeasureRead(int64_t bytes, int threads, bool huge_pages);
 
 // The size of a buffer: `wanted`, or half of what is available (0: unknown) where that is less, in

@@ -113,9 +113,9 @@ void AddLimitsCommand(CLI::App& root, CommandContext& context) {
                    "with --dispatch: best instruction set to use, as LUCID_ISA")
       ->needs(dispatch);
   command->footer(
-      "Read bandwidth, multiply-adds per second, clock and barriers by number of threads, each "
-      "the\n"
-      "best of several short passes, in less than 20 s. Let nothing else run meanwhile. The "
+      "Read bandwidth, multiply-adds per second, clock and barriers by number of threads, "
+      "from\n"
+      "several short passes, in less than 20 s. Let nothing else run meanwhile. The "
       "figures\n"
       "are stored in machine.json of Lucid's folder; lucid bench puts its own beside them.");
   command->callback([flags, &context] {

@@ -11,7 +11,7 @@ namespace lucid::LUCID_PROBE {
 namespace {
 
 template <typename Vec>
-uint64_t Fold(const Vec& v) {
+uint64_t Fold(Vec v) {
   uint64_t words[sizeof(Vec) / sizeof(uint64_t)];
   memcpy(words, &v, sizeof(v));
   uint64_t sum = 0;
@@ -57,6 +57,20 @@ uint64_t Read(const void* data, int64_t n) {
     ProbeKind::kRead, "4 streams, prefetch 1 KB ahead", kReadBytes, Read<Vec, 4, 1024> \
   }
 
+// The vector, as a value that the compiler knows nothing of: else it could multiply once, before
+// the loop, and only add in it.
+template <typename Vec>
+Vec Renewed(Vec v) {
+#if defined(__x86_64__)
+  asm volatile("" : "+v"(v));
+#elif defined(__aarch64__)
+  asm volatile("" : "+w"(v));
+#else
+  asm volatile("" : "+m"(v));
+#endif
+  return v;
+}
+
 // Sums of an outer product, as the inner loop of a matrix product has them: D::kA x D::kB
 // independent accumulators, enough to hide the latency of two units of four cycles each.
 template <typename D>
@@ -64,21 +78,23 @@ uint64_t MultiplyAdd(const void* data, int64_t n) {
   using Vec = typename D::Vec;
   const char* operands = static_cast<const char*>(data);
   Vec a[D::kA], b[D::kB], sum[D::kA * D::kB] = {};
+#pragma GCC unroll 4
   for (int i = 0; i < D::kA; ++i) memcpy(&a[i], operands + i * sizeof(Vec), sizeof(Vec));
+#pragma GCC unroll 4
   for (int i = 0; i < D::kB; ++i) memcpy(&b[i], operands + (8 + i) * sizeof(Vec), sizeof(Vec));
   for (int64_t step = 0; step < n; ++step) {
 #pragma GCC unroll 4
     for (int i = 0; i < D::kA; ++i) {
+      const Vec factor = Renewed(a[i]);
 #pragma GCC unroll 4
       for (int j = 0; j < D::kB; ++j) {
-        sum[i * D::kB + j] = D::MultiplyAdd(sum[i * D::kB + j], a[i], b[j]);
+        sum[i * D::kB + j] = D::MultiplyAdd(sum[i * D::kB + j], factor, b[j]);
       }
     }
-    // Else the accumulators of one operand might be worked off before those of the next.
-    asm volatile("");
   }
   uint64_t folded = 0;
-  for (const Vec& s : sum) folded ^= Fold(s);
+#pragma GCC unroll 16
+  for (int i = 0; i < D::kA * D::kB; ++i) folded ^= Fold(sum[i]);
   return folded;
 }
 template <typename D>

@@ -40,13 +40,16 @@ void LoadTiles(const void* data) {
 }
 
 uint64_t FoldTiles() {
-  alignas(64) uint64_t sums[4][kTileBytes / 8];
-  _tile_stored(0, sums[0], 64);
-  _tile_stored(1, sums[1], 64);
-  _tile_stored(2, sums[2], 64);
-  _tile_stored(3, sums[3], 64);
+  struct alignas(64) Tile {
+    uint64_t words[kTileBytes / 8];
+  };
+  Tile sums[4];
+  _tile_stored(0, sums[0].words, 64);
+  _tile_stored(1, sums[1].words, 64);
+  _tile_stored(2, sums[2].words, 64);
+  _tile_stored(3, sums[3].words, 64);
   _tile_release();
-  return Fold(sums);
+  return Fold(sums[0]) ^ Fold(sums[1]) ^ Fold(sums[2]) ^ Fold(sums[3]);
 }
 
 uint64_t Integer(const void* data, int64_t n) {
