@@ -80,7 +80,7 @@ struct Tally {
   bool as_reply;
   std::unique_ptr<Engine>& engine;
   double nll = 0, kl = 0;
-  std::vector<double> all;
+  std::vector<double> all = {};
   int64_t same = 0;
 };
 
