@@ -154,8 +154,7 @@ void RunCapacity(const Flags& flags) {
       100.0 * (1.0 - static_cast<double>(most.cache.used_positions) /
                          static_cast<double>(most.cache.reserved_positions)),
       most.cache.worst_waste, engine->context(), flags.kv_memory / whole,
-      static_cast<double>(together) /
-          std::max(1.0, static_cast<double>(flags.kv_memory / whole)),
+      static_cast<double>(together) / std::max(1.0, static_cast<double>(flags.kv_memory / whole)),
       Milliseconds(Clock::now() - start) / 1e3);
 }
 

@@ -24,8 +24,8 @@ struct ModelFlags {
   std::string cache_type_v;
 };
 
-// Adds -m, -t, -c, -b, --backend, --isa, --numerics, --kv, --cache-type-k, --cache-type-v. Values already in
-// `flags` are the defaults.
+// Adds -m, -t, -c, -b, --backend, --isa, --numerics, --kv, --cache-type-k, --cache-type-v. Values
+// already in `flags` are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);

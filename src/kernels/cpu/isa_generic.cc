@@ -6,8 +6,8 @@
 // scripts/check_isa_symbols.sh checks it).
 #define LUCID_ISA generic
 
-// The algorithms of the last includes are written over the vectors of the first two: the blank lines
-// keep their order.
+// The algorithms of the last includes are written over the vectors of the first two: the blank
+// lines keep their order.
 #include "kernels/cpu/vec_generic.h"
 
 #include "kernels/cpu/dot_generic.h"
@@ -19,8 +19,7 @@
 namespace lucid {
 namespace generic {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"),
-                                LUCID_CPU_KERNELS("generic")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"), LUCID_CPU_KERNELS("generic")};
 constexpr KernelTable kTable = {"generic", kKernels};
 }  // namespace
 }  // namespace generic
