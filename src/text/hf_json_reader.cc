@@ -1,6 +1,7 @@
 #include "text/hf_json_reader.h"
 
 #include "base/json.h"
+#include "text/hf_json_lists.h"
 
 namespace lucid {
 namespace {
@@ -166,6 +167,16 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 Result<HfTokenizerJson> ReadHfTokenizerJson(std::string_view json) {
   HfTokenizerJson out;
+  std::string rest;
+  if (TakeModelLists(json, out, rest)) {
+    HfTokenizerJson others;
+    Reader reader(others);
+    if (Json::sax_parse(rest.begin(), rest.end(), &reader) && others.rest.is_object()) {
+      out.rest = std::move(others.rest);
+      return out;
+    }
+  }
+  out = {};
   Reader reader(out);
   const bool ok = Json::sax_parse(json.begin(), json.end(), &reader);
   if (!ok) return Err(ErrorCode::kInvalidFile, "{}", reader.error());
