@@ -338,7 +338,8 @@ TEST(Fixtures, SoftmaxWithMasksEqualsThem) {
         args.scale = 1.0f;
         RunAs(KernelOf(isa, KernelOp::kAttention, &args), &args, step, 2);
         const float* begin = want.data() + h * queries * keys;
-        ExpectNear(y, {begin, begin + queries * keys}, 1e-5, 1e-6,
+        // Prompts may split a float into two bfloat16 parts, 16 bits in all.
+        ExpectNear(y, {begin, begin + queries * keys}, 2e-5, 1e-6,
                    isa + " " + c["name"].get<std::string>());
       }
     }
