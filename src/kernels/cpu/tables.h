@@ -7,8 +7,8 @@ namespace lucid {
 
 const KernelTable& GenericKernels();  // the base instruction set of the build
 #if defined(__x86_64__)
-const KernelTable& Avx2Kernels();    // needs CpuFeatures::avx2
-const KernelTable& Avx512Kernels();  // needs CpuFeatures::avx512
+const KernelTable& Avx2Kernels();        // needs CpuFeatures::avx2
+const KernelTable& Avx512Kernels();      // needs CpuFeatures::avx512
 const KernelTable& Avx512VnniKernels();  // needs CpuFeatures::avx512_vnni
 #endif
 
