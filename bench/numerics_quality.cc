@@ -1,5 +1,5 @@
 // What each way of computing with quantised weights costs in quality: mean KL divergence against
-// float32 activations and weights, for docs/performance.md.
+// float32 activations, weights and cache, for docs/performance.md.
 //
 //   numerics_quality -m MODEL -f TEXT [-c 512] [--chunks 4]
 //
@@ -34,7 +34,8 @@ std::unique_ptr<Engine> Load(const Flags& flags, Numerics numerics) {
   config.model = flags.model;
   config.n_threads = static_cast<int>(flags.threads);
   config.context = flags.context;
-  config.cache_type_k = config.cache_type_v = KvType::kF32;
+  config.cache_type_k = config.cache_type_v =
+      numerics == Numerics::kFloat ? KvType::kF32 : KvType::kF16;
   config.numerics = numerics;
   config.n_parallel = 1;
   config.prefix_sharing = false;

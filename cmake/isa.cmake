@@ -9,7 +9,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "generic|-O3 -ffp-contract=off"
     "avx2|-O3 -ffp-contract=off -mavx2 -mfma -mf16c -mbmi -mbmi2"
     "avx512|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized"
-    "avx512vnni|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized")
+    "avx512vnni|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized"
+    "avx512bf16|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized")
 else()
   set(LUCID_ISA_ROWS "generic|-O3 -ffp-contract=off")
 endif()

@@ -34,6 +34,8 @@ inline constexpr std::string_view kNeedsAvx512 =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl";
 inline constexpr std::string_view kNeedsAvx512Vnni =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni";
+inline constexpr std::string_view kNeedsAvx512Bf16 =
+    "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16";
 
 // One set of instructions.
 struct CpuCapability {

@@ -230,7 +230,8 @@ class ArgsMaker {
             .n_heads = static_cast<int32_t>(attrs.n_heads),
             .window = attrs.window,
             .scale = attrs.scale,
-            .softcap = attrs.softcap};
+            .softcap = attrs.softcap,
+            .exact = c_.exact_attention};
   }
 
   const BindContext& c_;

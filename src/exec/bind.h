@@ -43,7 +43,8 @@ struct BindContext {
   const Plan& plan;
   const Weights& weights;
   const PackedWeights& packed;
-  float error_budget = 0;  // of LinearArgs
+  float error_budget = 0;        // of LinearArgs
+  bool exact_attention = false;  // AttentionArgs::exact
   const KvStorage& kv;
   const MemoryPlan& memory;
   std::byte* arena = nullptr;

@@ -54,6 +54,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
                          .weights = model.weights,
                          .packed = runner->packed_,
                          .error_budget = ErrorBudget(options.numerics),
+                         .exact_attention = options.numerics == Numerics::kFloat,
                          .kv = runner->kv_,
                          .memory = runner->memory_,
                          .arena = runner->arena_.data(),

@@ -179,6 +179,9 @@ struct AttentionArgs {
   int32_t window = 0;  // 0: no sliding window
   float scale = 0;
   float softcap = 0;  // 0: none; else scores = softcap * tanh(scores / softcap)
+  // Prompts in float32 as well: else they may be computed on bfloat16 pairs, unless the cache is
+  // float32.
+  bool exact = false;
 };
 
 // y = a + b over rows of `dim`.

@@ -24,10 +24,12 @@ TEST(SelectTables, ReferenceAndGenericRunEverywhere) {
 TEST(SelectTables, AutoIsTheBestOfTheCpu) {
   EXPECT_EQ(Names("auto"), Names(""));
   const CpuFeatures& cpu = GetCpuFeatures();
-  EXPECT_EQ(Names("").front(), cpu.avx512_vnni ? "avx512vnni"
-                               : cpu.avx512    ? "avx512"
-                               : cpu.avx2      ? "avx2"
-                                               : "generic");
+  const bool bf16 = cpu.avx512_vnni && cpu.avx512_bf16;
+  EXPECT_EQ(Names("").front(), bf16              ? "avx512bf16"
+                               : cpu.avx512_vnni ? "avx512vnni"
+                               : cpu.avx512      ? "avx512"
+                               : cpu.avx2        ? "avx2"
+                                                 : "generic");
   EXPECT_EQ(Names("").back(), "reference");
 }
 

@@ -28,7 +28,8 @@ template <typename Body>
                                             [[maybe_unused]] const QueryTile& t, Body&& body) {
 #if defined(LUCID_HAS_PAIRS)
   const bool prompt = step.phases != nullptr && step.phases[t.token] == Phase::kPrompt;
-  if (prompt && a.kv.pages.k_type != KvType::kF32 && a.kv.pages.v_type != KvType::kF32) {
+  if (prompt && !a.exact && a.kv.pages.k_type != KvType::kF32 &&
+      a.kv.pages.v_type != KvType::kF32) {
     return body(PairsMath());
   }
 #endif

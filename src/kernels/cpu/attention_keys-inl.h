@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/args.h"
-#include "kernels/cpu/kv-inl.h"
+#include "kernels/cpu/math-inl.h"
 #include "kernels/kv_place.h"
 
 namespace lucid::LUCID_ISA {

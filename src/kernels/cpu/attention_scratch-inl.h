@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/attention_keys-inl.h"
+#include "kernels/cpu/kv_rows-inl.h"
 
 namespace lucid::LUCID_ISA {
 namespace {

@@ -29,10 +29,6 @@ constexpr int64_t kPanelBytes =
     128 << 10;  // a part of the second-level cache; activations and sums need the rest
 constexpr int64_t kShareUnit = 16;  // columns: threads never write to one cache line
 
-inline int64_t Padded(int64_t n) {
-  return (n + kLanes - 1) / kLanes * kLanes;
-}
-
 // Weight rows decoded at a time: a multiple of kColumns.
 inline int64_t PanelRows(int64_t n_in) {
   const int64_t fit = kPanelBytes / (Padded(n_in) * static_cast<int64_t>(sizeof(float)));
@@ -230,10 +226,6 @@ inline Product ProductOf(const LinearArgs& a, int64_t rows, float* y, int64_t ld
 inline void Put(const Product& p, int64_t m, int64_t n, int64_t count, const float* sums) {
   float* y = p.y + m * p.ldy + n;
   for (int64_t c = 0; c < count; ++c) y[c] = p.bias != nullptr ? sums[c] + p.bias[n + c] : sums[c];
-}
-
-inline int64_t Least(int64_t a, int64_t b) {
-  return a < b ? a : b;
 }
 
 // Short rows end before the hardware prefetchers have found their four streams, so they are asked

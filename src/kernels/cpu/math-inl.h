@@ -15,6 +15,22 @@
 namespace lucid::LUCID_ISA {
 namespace {
 
+inline int64_t Least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+// n rounded up to whole vectors.
+inline int64_t Padded(int64_t n) {
+  return (n + kLanes - 1) / kLanes * kLanes;
+}
+
+// To the nearest bfloat16, ties to even.
+inline uint16_t ToBf16(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
 // e^x; 0 below -87.3, where the result would be subnormal, and e^88 above 88. NaN gives NaN.
 inline F Exp(F x) {
   const F lowest = Set(-87.3f);

@@ -10,6 +10,7 @@ const KernelTable& GenericKernels();  // the base instruction set of the build
 const KernelTable& Avx2Kernels();        // needs CpuFeatures::avx2
 const KernelTable& Avx512Kernels();      // needs CpuFeatures::avx512
 const KernelTable& Avx512VnniKernels();  // needs CpuFeatures::avx512_vnni
+const KernelTable& Avx512Bf16Kernels();  // needs CpuFeatures::avx512_vnni and avx512_bf16
 #endif
 
 }  // namespace lucid
