@@ -5,12 +5,15 @@
 # compiler's choice between two loops that compute the same row.
 # -Wno-uninitialized: GCC 12 warns of its own avx512fintrin.h (GCC bug 105593).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(avx2 "-O3 -ffp-contract=off -mavx2 -mfma -mf16c -mbmi -mbmi2")
+  set(avx512 "${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized")
   set(LUCID_ISA_ROWS
     "generic|-O3 -ffp-contract=off"
-    "avx2|-O3 -ffp-contract=off -mavx2 -mfma -mf16c -mbmi -mbmi2"
-    "avx512|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized"
-    "avx512vnni|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized"
-    "avx512bf16|-O3 -ffp-contract=off -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized")
+    "avx2|${avx2}"
+    "avx512|${avx512}"
+    "avx512vnni|${avx512} -mavx512vnni"
+    "avx512bf16|${avx512} -mavx512vnni -mavx512bf16"
+    "amx|${avx512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16")
 else()
   set(LUCID_ISA_ROWS "generic|-O3 -ffp-contract=off")
 endif()

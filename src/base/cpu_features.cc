@@ -59,7 +59,8 @@ std::vector<CpuCapability> DetectCapabilities() {
   const bool ymm = (state & kYmmState) == kYmmState;
   const bool zmm = (state & kZmmState) == kZmmState;
   const bool has_tiles = Bit(l7.edx, 24);
-  const bool tile = has_tiles && (state & kTileState) == kTileState && RequestTiles();
+  const bool tile = (state & kTileState) == kTileState;
+  const bool granted = has_tiles && tile && RequestTiles();
   return {
       {"avx2", "ymm", Bit(l1.ecx, 28) && Bit(l7.ebx, 5), ymm},
       {"fma", "ymm", Bit(l1.ecx, 12), ymm},
@@ -74,9 +75,9 @@ std::vector<CpuCapability> DetectCapabilities() {
       {"avx512_vnni", "zmm", Bit(l7.ecx, 11), zmm},
       {"avx512_bf16", "zmm", Bit(l7_1.eax, 5), zmm},
       {"avx512_fp16", "zmm", Bit(l7.edx, 23), zmm},
-      {"amx_tile", "tile", has_tiles, tile},
-      {"amx_int8", "tile", Bit(l7.edx, 25), tile},
-      {"amx_bf16", "tile", Bit(l7.edx, 22), tile},
+      {"amx_tile", "tile", has_tiles, tile, granted},
+      {"amx_int8", "tile", Bit(l7.edx, 25), tile, granted},
+      {"amx_bf16", "tile", Bit(l7.edx, 22), tile, granted},
   };
 }
 #else
@@ -123,6 +124,11 @@ std::span<const CpuCapability> CpuCapabilities() {
 std::string WhyUnavailable(std::string_view needed, std::span<const CpuCapability> cpu) {
   std::string lacking;
   std::string unsaved;
+  std::string refused;
+  const auto add_registers = [](std::string& list, const CpuCapability& capability) {
+    if (list.find(capability.registers) != std::string::npos) return;
+    AppendToList(list, capability.registers, " and ");
+  };
   while (!needed.empty()) {
     const size_t end = std::min(needed.find(' '), needed.size());
     const std::string_view name = needed.substr(0, end);
@@ -131,8 +137,10 @@ std::string WhyUnavailable(std::string_view needed, std::span<const CpuCapabilit
                                     [name](const CpuCapability& c) { return c.name == name; });
     if (found == cpu.end() || !found->in_cpu) {
       AppendToList(lacking, name, ", ");
-    } else if (!found->enabled && unsaved.find(found->registers) == std::string::npos) {
-      AppendToList(unsaved, found->registers, " and ");
+    } else if (!found->enabled) {
+      add_registers(unsaved, *found);
+    } else if (!found->granted) {
+      add_registers(refused, *found);
     }
   }
   std::string reason;
@@ -140,6 +148,10 @@ std::string WhyUnavailable(std::string_view needed, std::span<const CpuCapabilit
   if (!unsaved.empty()) {
     AppendToList(reason, "the operating system does not save the ", "; ");
     reason += unsaved + " registers";
+  }
+  if (!refused.empty()) {
+    AppendToList(reason, "the operating system does not let this process use the ", "; ");
+    reason += refused + " registers";
   }
   return reason;
 }

@@ -18,7 +18,7 @@ struct CpuFeatures {
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
   bool amx_tile = false;  // the OS saves tile registers and lets this process use them
-  bool amx_int8 = false;
+  bool amx_int8 = false;  // these two only together with `amx_tile`
   bool amx_bf16 = false;
 };
 
@@ -36,13 +36,17 @@ inline constexpr std::string_view kNeedsAvx512Vnni =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni";
 inline constexpr std::string_view kNeedsAvx512Bf16 =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16";
+inline constexpr std::string_view kNeedsAmx =
+    "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16 amx_tile "
+    "amx_bf16";
 
 // One set of instructions.
 struct CpuCapability {
   std::string_view name;       // as /proc/cpuinfo spells it: "avx512bw"
   std::string_view registers;  // that the operating system must save: "ymm", "zmm", "tile"
   bool in_cpu = false;
-  bool enabled = false;  // those registers are saved and, for tiles, granted to this process
+  bool enabled = false;  // those registers are saved
+  bool granted = true;   // and this process may use them: tiles have to be asked for
 };
 
 // Every one that Lucid knows of, detected once; empty on a CPU that is not x86-64.

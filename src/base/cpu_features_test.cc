@@ -14,6 +14,12 @@ constexpr CpuCapability kCpu[] = {
     {"avx512f", "zmm", true, false},   {"avx512bw", "zmm", true, false},
     {"amx_tile", "tile", true, false}, {"amx_int8", "tile", false, false},
 };
+// A CPU with tiles under a system that saves them, but not for this process.
+constexpr CpuCapability kRefused[] = {
+    {"avx2", "ymm", true, true},
+    {"amx_tile", "tile", true, true, false},
+    {"amx_bf16", "tile", true, true, false},
+};
 
 TEST(WhyUnavailable, IsEmptyForWhatIsThere) {
   EXPECT_EQ(WhyUnavailable("", kCpu), "");
@@ -28,15 +34,21 @@ TEST(WhyUnavailable, TellsTheCpuFromTheOperatingSystem) {
   EXPECT_EQ(WhyUnavailable("avx512f amx_tile amx_int8 sse9", kCpu),
             "the CPU lacks amx_int8, sse9; the operating system does not save the zmm and tile "
             "registers");
+  EXPECT_EQ(WhyUnavailable("avx2 amx_tile amx_bf16", kRefused),
+            "the operating system does not let this process use the tile registers");
+  EXPECT_EQ(WhyUnavailable("amx_tile amx_int8", kRefused),
+            "the CPU lacks amx_int8; the operating system does not let this process use the tile "
+            "registers");
 }
 
 TEST(WhyUnavailable, AgreesWithTheFeaturesOfThisCpu) {
   const CpuFeatures& f = GetCpuFeatures();
   EXPECT_EQ(f.avx2, WhyUnavailable(kNeedsAvx2).empty());
   EXPECT_EQ(f.avx512, WhyUnavailable(kNeedsAvx512).empty());
+  EXPECT_EQ(f.amx_bf16 && f.avx512_vnni && f.avx512_bf16, WhyUnavailable(kNeedsAmx).empty());
   EXPECT_EQ(f.amx_int8, WhyUnavailable("amx_tile amx_int8").empty());
   for (const CpuCapability& capability : CpuCapabilities()) {
-    const bool usable = capability.in_cpu && capability.enabled;
+    const bool usable = capability.in_cpu && capability.enabled && capability.granted;
     EXPECT_EQ(WhyUnavailable(capability.name).empty(), usable) << capability.name;
   }
 }

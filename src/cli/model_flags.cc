@@ -41,7 +41,7 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
       ->capture_default_str();
   command.add_option(
       "--isa", flags.isa,
-      "best instruction set that kernels may use: auto, avx512bf16, avx512vnni, avx512, avx2, "
+      "best instruction set that kernels may use: auto, amx, avx512bf16, avx512vnni, avx512, avx2, "
       "generic (also LUCID_ISA)");
   command
       .add_option("--numerics", flags.numerics,

@@ -20,6 +20,7 @@ struct TableRow {
 // Best first. Adding an instruction set: a row here, one in cmake/isa.cmake, and cpu/isa_<name>.cc.
 constexpr TableRow kTables[] = {
 #if defined(__x86_64__)
+    {AmxKernels, kNeedsAmx},
     {Avx512Bf16Kernels, kNeedsAvx512Bf16},
     {Avx512VnniKernels, kNeedsAvx512Vnni},
     {Avx512Kernels, kNeedsAvx512},

@@ -25,11 +25,12 @@ TEST(SelectTables, AutoIsTheBestOfTheCpu) {
   EXPECT_EQ(Names("auto"), Names(""));
   const CpuFeatures& cpu = GetCpuFeatures();
   const bool bf16 = cpu.avx512_vnni && cpu.avx512_bf16;
-  EXPECT_EQ(Names("").front(), bf16              ? "avx512bf16"
-                               : cpu.avx512_vnni ? "avx512vnni"
-                               : cpu.avx512      ? "avx512"
-                               : cpu.avx2        ? "avx2"
-                                                 : "generic");
+  EXPECT_EQ(Names("").front(), bf16 && cpu.amx_bf16 ? "amx"
+                               : bf16               ? "avx512bf16"
+                               : cpu.avx512_vnni    ? "avx512vnni"
+                               : cpu.avx512         ? "avx512"
+                               : cpu.avx2           ? "avx2"
+                                                    : "generic");
   EXPECT_EQ(Names("").back(), "reference");
 }
 
