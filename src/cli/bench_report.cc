@@ -223,9 +223,9 @@ Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row) {
   const Workload work = FirstStep(engine, row.test);
   const StepNeeds needs = NeedsOf(plan, work);
   LUCID_ASSIGN_OR_RETURN(row.read, peaks.Read(needs.weight_bytes + needs.kv_bytes, row.n_threads));
-  // Generated tokens have activations of two planes of 8 bits; of a prompt's, as many have a second
-  // plane as their error budget asks for, which may be none.
-  const bool eight_bits = row.test.n_prompt > 0 && engine.runner().numerics() != Numerics::kFloat;
+  // Activations have a second plane of 8 bits only where their error budget asks for it, which may
+  // be nowhere.
+  const bool eight_bits = engine.runner().numerics() != Numerics::kFloat;
   row.arithmetic = peaks.Arithmetic(row.n_threads, eight_bits);
   const MachineSpeed speed{row.read.bytes_per_second, row.arithmetic.macs_per_second};
   row.limit = row.test.n_prompt > 0 ? PromptLimit(plan, work, speed)

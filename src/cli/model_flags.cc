@@ -45,8 +45,8 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
       "generic (also LUCID_ISA)");
   command
       .add_option("--numerics", flags.numerics,
-                  "default: exact sums of activations rounded to 15 bits, or fewer where a prompt "
-                  "does not need them; fast: 8 bits for prompts; float: float32 throughout")
+                  "default: exact sums of activations rounded to 15 bits, or to 8 where these do; "
+                  "fast: always to 8; float: float32 throughout")
       ->check(CLI::IsMember({"default", "fast", "float"}))
       ->capture_default_str();
 }

@@ -25,8 +25,8 @@ namespace lucid {
 
 // How the products of quantised weights are computed on the CPU (docs/adr/0010).
 enum class Numerics : int8_t {
-  kDefault,  // exact sums of rounded activations; a budget for the rounding of prompts
-  kFast,     // prompts with a single plane of bytes
+  kDefault,  // exact sums of activations, rounded within an error budget
+  kFast,     // activations of a single plane of bytes
   kFloat,    // float32 activations and weights, which are not packed
 };
 

@@ -107,8 +107,8 @@ struct LinearArgs {
   RowAxis rows = RowAxis::kTokens;
   const std::byte* packed =
       nullptr;  // the matrix in its packed form (kernels/packed.h), or nullptr
-  // Packed weights only: the part of a prompt row's squared length that rounding its activations
-  // may lose (kernels/planes.h).
+  // Packed weights only: the part of a row's squared length that rounding its activations may lose
+  // (kernels/planes.h).
   float error_budget = kDefaultErrorBudget;
 };
 

@@ -6,9 +6,9 @@
 // dot product with small integer weights is then an exact integer, so its bits do not depend on how
 // many rows are computed together, and with both planes an activation has some 15 bits.
 //
-// Tokens of a reply have both planes. Tokens of a prompt have the low plane only in blocks whose
-// rounding error without it would exceed the block's share of the row's error budget
-// (kErrorBudget); elsewhere it is zero and skipped: see docs/adr/0010-two-planes.md.
+// A row has the low plane only in blocks whose rounding error without it would exceed the block's
+// share of the row's error budget (LinearArgs::error_budget); elsewhere it is zero and skipped: see
+// docs/adr/0010-two-planes.md. Which blocks have one depends on the row alone.
 //
 // Rows are packed in tiles of `tile` rows, the last one of fewer. A tile is a sequence of blocks,
 // each a PlaneBlock of its number of rows, so that the four activations of every row that meet a

@@ -22,93 +22,91 @@ constexpr int kStripTile = 1;
 constexpr int kDirectRows = 4;
 constexpr bool kSignedDot = true;
 
+// In the compiler's portable vectors, which it cuts to those of the base instruction set.
 struct Bytes {
-  uint8_t v[64];
+  uint8_t __attribute__((vector_size(64))) v;
 };
 struct Ints {
-  int32_t v[16];
+  int32_t __attribute__((vector_size(64))) v;
 };
+using Pairs16 = int16_t __attribute__((vector_size(64)));
 
 inline Bytes LoadBytes(const uint8_t* p) {
   Bytes b;
-  memcpy(b.v, p, sizeof(b.v));
+  memcpy(&b.v, p, sizeof(b.v));
   return b;
 }
 inline void StoreBytes(uint8_t* p, const Bytes& b) {
-  memcpy(p, b.v, sizeof(b.v));
+  memcpy(p, &b.v, sizeof(b.v));
 }
 // Every byte times 2^kShift (kShift < 0: divided). What crosses into a neighbour is garbage: mask
 // it.
 template <int kShift>
 inline Bytes ShiftBits(const Bytes& b) {
-  Bytes out;
-  for (int i = 0; i < 64; ++i) {
-    if constexpr (kShift >= 0) out.v[i] = static_cast<uint8_t>(b.v[i] << kShift);
-    if constexpr (kShift < 0) out.v[i] = static_cast<uint8_t>(b.v[i] >> -kShift);
-  }
-  return out;
+  using Words = uint16_t __attribute__((vector_size(64)));
+  const auto words = reinterpret_cast<Words>(b.v);
+  if constexpr (kShift >= 0) return {reinterpret_cast<decltype(Bytes::v)>(words << kShift)};
+  if constexpr (kShift < 0) return {reinterpret_cast<decltype(Bytes::v)>(words >> -kShift)};
 }
 inline Bytes And(const Bytes& b, uint8_t mask) {
-  Bytes out;
-  for (int i = 0; i < 64; ++i) out.v[i] = b.v[i] & mask;
-  return out;
+  return {b.v & mask};
 }
 inline Bytes Or(const Bytes& a, const Bytes& b) {
-  Bytes out;
-  for (int i = 0; i < 64; ++i) out.v[i] = a.v[i] | b.v[i];
-  return out;
+  return {a.v | b.v};
 }
 // The signed byte table[index] of 16.
 inline Bytes Lookup(const int8_t* table, const Bytes& index) {
-  Bytes out;
-  for (int i = 0; i < 64; ++i) out.v[i] = static_cast<uint8_t>(table[index.v[i] & 15]);
-  return out;
+  uint8_t at[64];
+  uint8_t found[64];
+  memcpy(at, &index.v, sizeof(at));
+  for (int i = 0; i < 64; ++i) found[i] = static_cast<uint8_t>(table[at[i] & 15]);
+  return LoadBytes(found);
 }
 
 inline Ints ZeroInts() {
-  return Ints{};
+  return {decltype(Ints::v){}};
+}
+// even . x0 and x2, odd . x1 and x3: the bytes of a row as numbers of 16 bits, whose products with
+// a signed byte fit in 16 bits.
+inline Ints DotOfHalves(const Ints& sum, const Pairs16& even, const Pairs16& odd, Four x) {
+  int8_t four[4];
+  memcpy(four, &x, sizeof(four));
+  Pairs16 x_even;
+  Pairs16 x_odd;
+  for (int i = 0; i < 32; ++i) {
+    x_even[i] = four[i % 2 * 2];
+    x_odd[i] = four[i % 2 * 2 + 1];
+  }
+  using Words32 = decltype(Ints::v);
+  const auto p = reinterpret_cast<Words32>(even * x_even);
+  const auto q = reinterpret_cast<Words32>(odd * x_odd);
+  return {sum.v + ((p << 16) >> 16) + (p >> 16) + ((q << 16) >> 16) + (q >> 16)};
 }
 // sum + w . x for each row, of unsigned weights below 64 (any unsigned byte where kSignedDot is
 // false), and of signed ones.
 inline Ints Dot(const Ints& sum, const Bytes& w, Four x) {
-  int8_t four[4];
-  memcpy(four, &x, sizeof(four));
-  Ints out;
-  for (int r = 0; r < 16; ++r) {
-    out.v[r] = sum.v[r];
-    for (int j = 0; j < 4; ++j) out.v[r] += w.v[4 * r + j] * four[j];
-  }
-  return out;
+  using Words = uint16_t __attribute__((vector_size(64)));
+  const auto words = reinterpret_cast<Words>(w.v);
+  return DotOfHalves(sum, reinterpret_cast<Pairs16>(words & 255),
+                     reinterpret_cast<Pairs16>(words >> 8), x);
 }
 inline Ints DotOfSigned(const Ints& sum, const Bytes& w, Four x) {
-  int8_t four[4];
-  memcpy(four, &x, sizeof(four));
-  Ints out;
-  for (int r = 0; r < 16; ++r) {
-    out.v[r] = sum.v[r];
-    for (int j = 0; j < 4; ++j) out.v[r] += static_cast<int8_t>(w.v[4 * r + j]) * four[j];
-  }
-  return out;
+  const auto words = reinterpret_cast<Pairs16>(w.v);
+  return DotOfHalves(sum, (words << 8) >> 8, words >> 8, x);
 }
 inline Ints TimesHighUnit(const Ints& a) {
-  Ints out;
-  for (int r = 0; r < 16; ++r) out.v[r] = a.v[r] * (1 << kLowBits);
-  return out;
+  return {a.v * (1 << kLowBits)};
 }
 inline Ints Add(const Ints& a, const Ints& b) {
-  Ints out;
-  for (int r = 0; r < 16; ++r) out.v[r] = a.v[r] + b.v[r];
-  return out;
+  return {a.v + b.v};
 }
 inline Ints Subtract(const Ints& a, int32_t b) {
-  Ints out;
-  for (int r = 0; r < 16; ++r) out.v[r] = a.v[r] - b;
-  return out;
+  return {a.v - b};
 }
 inline Floats ToFloats(const Ints& a) {
-  float out[16];
-  for (int r = 0; r < 16; ++r) out[r] = static_cast<float>(a.v[r]);
-  return LoadFloats(out);
+  using Floats16 = float __attribute__((vector_size(64)));
+  const Floats16 floats = __builtin_convertvector(a.v, Floats16);
+  return LoadFloats(reinterpret_cast<const float*>(&floats));
 }
 
 }  // namespace

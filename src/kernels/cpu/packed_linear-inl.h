@@ -4,7 +4,8 @@
 // is rounded by each thread for itself, which costs less than meeting. Then every thread computes
 // whole strips:
 //   direct  few rows: weights are unpacked in registers as they stream by
-//   panel   more rows: some strips are unpacked to the second-level cache once and meet all rows
+//   panel   more rows: parts of kStripTile strips are unpacked to the first-level cache and meet a
+//           few hundred rows there
 // packed_tile-inl.h promises the same bits both ways.
 #pragma once
 
@@ -20,9 +21,10 @@
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int64_t kPanelTiles = 8;           // tiles of 256 columns unpacked at a time
-constexpr int64_t kPanelMemory = 320 << 10;  // of the second-level cache
-constexpr int64_t kMaxPanels = 8;
+constexpr int64_t kPanelBlocks = 24;  // blocks of 32 columns of a panel: it stays in the L1 cache
+constexpr int64_t kPanelTiles = kPanelBlocks / 8;
+constexpr int64_t kPanelRowTiles = 256 / kRowTile;  // whose activations for a panel stay in L2
+constexpr int64_t kGroupPanels = 8;  // panels that meet these activations before the next columns
 constexpr int64_t kPanelColumns = kStripTile * kStripRows;
 
 inline int64_t Smaller(int64_t a, int64_t b) {
@@ -110,64 +112,60 @@ inline void DirectStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
 
 // --- panel ---
 
-inline int64_t PanelBytes(const PackedProduct& p) {
-  return Smaller(kPanelTiles * 8, p.shape.blocks()) * p.kernels.panel_block_bytes;
-}
-// Panels of kStripTile strips that are unpacked at a time.
-inline int64_t PanelsAtOnce(const PackedProduct& p) {
-  const int64_t fit = kPanelMemory / PanelBytes(p);
-  return fit < 1 ? 1 : Smaller(fit, kMaxPanels);
-}
-
 // Memory of a thread.
 struct PanelScratch {
-  uint8_t* panels;
+  uint8_t* panel;
   float* edge;  // [rows][kPanelColumns]: a panel that reaches over the last column
-  float* up;    // [rows][kMaxPanels * kPanelColumns]: GluLinear's second product
+  float* up;    // [rows][kGroupPanels * kPanelColumns]: GluLinear's second product
 };
 
-inline void UnpackPanel(const PackedProduct& p, int64_t strip, int64_t end, int64_t tile,
-                        int64_t end_tile, uint8_t* panel) {
+// A panel's part of the product: strips [strip, strip_end) and tiles [tile, tile_end) of columns
+// for row tiles [begin, end).
+struct PanelPart {
+  int64_t strip, strip_end;
+  int64_t tile, tile_end;
+  int64_t begin, end;
+};
+
+inline void PanelRows(const PackedProduct& p, const RoundedRows& x, const PanelPart& part,
+                      Destination to, const PanelScratch& scratch) {
   for (int v = 0; v < kStripTile; ++v) {
     // Beyond the last strip the panel repeats it; those sums are dropped.
-    const int64_t s = Smaller(strip + v, end - 1);
-    p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, tile, end_tile, v, panel);
+    const int64_t s = Smaller(part.strip + v, part.strip_end - 1);
+    p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, part.tile, part.tile_end, v, scratch.panel);
+  }
+  const int64_t block = part.tile * 8;
+  const int64_t blocks = Smaller(part.tile_end * 8, p.shape.blocks()) - block;
+  const bool last = block + blocks == p.shape.blocks();
+  const int64_t n = part.strip * kStripRows;
+  const bool whole = part.strip + kStripTile <= part.strip_end && n + kPanelColumns <= p.n_out;
+  const int64_t ldy = whole ? to.ldy : kPanelColumns;
+  const int64_t columns =
+      Smaller(Smaller(kPanelColumns, (part.strip_end - part.strip) * kStripRows), p.n_out - n);
+  for (int64_t t = part.begin; t < part.end; ++t) {
+    float* y = whole ? to.y + t * kRowTile * to.ldy + n : scratch.edge + t * kRowTile * ldy;
+    p.kernels.panel[x.RowsOfTile(t) - 1](scratch.panel, blocks, p.kernels.taken_off,
+                                         x.Block(t, block), block == 0, y, ldy);
+    if (!last) continue;
+    for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
+      AddBias(p, n, columns, y + r * ldy);
+      if (whole) continue;
+      memcpy(to.y + (t * kRowTile + r) * to.ldy + n, y + r * ldy,
+             static_cast<size_t>(columns) * sizeof(float));
+    }
   }
 }
 
-// Strips [begin, end), at most PanelsAtOnce panels of them.
+// Strips [begin, end), at most kGroupPanels panels of them.
 inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
                         Destination to, const PanelScratch& scratch) {
   const int64_t tiles_of_strip = p.shape.whole + (p.shape.rest > 0 ? 1 : 0);
-  const int64_t panel_bytes = PanelBytes(p);
-  for (int64_t tile = 0; tile < tiles_of_strip; tile += kPanelTiles) {
-    const int64_t end_tile = Smaller(tile + kPanelTiles, tiles_of_strip);
-    const int64_t block = tile * 8;
-    const int64_t blocks = Smaller(end_tile * 8, p.shape.blocks()) - block;
-    int64_t i = 0;
-    for (int64_t s = begin; s < end; s += kStripTile, ++i) {
-      UnpackPanel(p, s, end, tile, end_tile, scratch.panels + i * panel_bytes);
-    }
-    for (int64_t t = 0; t < x.tiles(); ++t) {
-      const PanelFn sum = p.kernels.panel[x.RowsOfTile(t) - 1];
-      i = 0;
-      for (int64_t s = begin; s < end; s += kStripTile, ++i) {
-        const int64_t n = s * kStripRows;
-        const bool whole = s + kStripTile <= end && n + kPanelColumns <= p.n_out;
-        float* y =
-            whole ? to.y + t * kRowTile * to.ldy + n : scratch.edge + t * kRowTile * kPanelColumns;
-        const int64_t ldy = whole ? to.ldy : kPanelColumns;
-        sum(scratch.panels + i * panel_bytes, blocks, p.kernels.taken_off, x.Block(t, block),
-            tile == 0, y, ldy);
-        if (end_tile < tiles_of_strip) continue;
-        const int64_t columns =
-            Smaller(Smaller(kPanelColumns, (end - s) * kStripRows), p.n_out - n);
-        for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
-          AddBias(p, n, columns, y + r * ldy);
-          if (whole) continue;
-          memcpy(to.y + (t * kRowTile + r) * to.ldy + n, y + r * ldy,
-                 static_cast<size_t>(columns) * sizeof(float));
-        }
+  for (int64_t t = 0; t < x.tiles(); t += kPanelRowTiles) {
+    const int64_t end_t = Smaller(t + kPanelRowTiles, x.tiles());
+    for (int64_t tile = 0; tile < tiles_of_strip; tile += kPanelTiles) {
+      const int64_t end_tile = Smaller(tile + kPanelTiles, tiles_of_strip);
+      for (int64_t s = begin; s < end; s += kStripTile) {
+        PanelRows(p, x, {s, end, tile, end_tile, t, end_t}, to, scratch);
       }
     }
   }
@@ -177,33 +175,27 @@ inline void PackedStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
                          Destination to, const PanelScratch& scratch) {
   if (begin >= end || x.rows == 0) return;
   if (x.rows <= kDirectRows) return DirectStrips(p, x, begin, end, to);
-  const int64_t step = PanelsAtOnce(p) * kStripTile;
-  for (int64_t s = begin; s < end; s += step) {
-    PanelStrips(p, x, s, Smaller(s + step, end), to, scratch);
+  constexpr int64_t kStep = kGroupPanels * kStripTile;
+  for (int64_t s = begin; s < end; s += kStep) {
+    PanelStrips(p, x, s, Smaller(s + kStep, end), to, scratch);
   }
 }
 
 // --- memory ---
 
-constexpr int64_t kCacheLineBytes = 64;
+// Of a strip, a block of a panel has 8 groups of numbers and at most 4 vectors of scales.
+constexpr int64_t kPackedPanelBytes = kPanelBlocks * kStripTile * (8 + 4) * kPlaneBytes;
 
 inline size_t PackedScratchBytes(int64_t n_in, int64_t max_rows) {
-  const int64_t rows = max_rows < 1 ? 1 : max_rows;
-  const int64_t floats = RoundUp(rows, kRowTile) * kPanelColumns * (1 + kMaxPanels);
-  // A panel block takes at most 4 bytes for scales beside each number.
-  const int64_t one_panel = kPanelTiles * 8 * (8 * kStripTile * kPlaneBytes + 4 * kStripTile * 64);
-  const int64_t panels = one_panel > kPanelMemory ? one_panel : kPanelMemory;
-  return static_cast<size_t>(RoundUp(panels, kCacheLineBytes) +
-                             floats * static_cast<int64_t>(sizeof(float)) +
+  const int64_t rows = RoundUp(max_rows < 1 ? 1 : max_rows, kRowTile);
+  const int64_t floats = rows * kPanelColumns * (1 + kGroupPanels);
+  return static_cast<size_t>(kPackedPanelBytes + floats * static_cast<int64_t>(sizeof(float)) +
                              PlaneBytes(1, n_in, kRowTile));
 }
 inline PanelScratch PanelScratchOf(const ThreadSlot& thread, int64_t rows) {
   PanelScratch s;
-  const int64_t one_panel = kPanelTiles * 8 * (8 * kStripTile * kPlaneBytes + 4 * kStripTile * 64);
-  const int64_t panels =
-      RoundUp(one_panel > kPanelMemory ? one_panel : kPanelMemory, kCacheLineBytes);
-  s.panels = reinterpret_cast<uint8_t*>(thread.scratch);
-  s.edge = reinterpret_cast<float*>(s.panels + panels);
+  s.panel = reinterpret_cast<uint8_t*>(thread.scratch);
+  s.edge = reinterpret_cast<float*>(s.panel + kPackedPanelBytes);
   s.up = s.edge + RoundUp(rows, kRowTile) * kPanelColumns;
   return s;
 }
@@ -222,8 +214,8 @@ inline RoundedRows RoundedInput(const LinearArgs& a, const StepView& step,
             n_in / kPackedBlock};
   }
   const PanelScratch s = PanelScratchOf(thread, 1);
-  auto* own = reinterpret_cast<uint8_t*>(s.up + kRowTile * kMaxPanels * kPanelColumns);
-  RoundTiles(a, 1, step, 0, 1, own);
+  auto* own = reinterpret_cast<uint8_t*>(s.up + kRowTile * kGroupPanels * kPanelColumns);
+  RoundTiles(a, 1, 0, 1, own);
   return {own, 1, n_in / kPackedBlock};
 }
 
@@ -231,7 +223,7 @@ inline bool PrepareInput(const LinearArgs& a, const StepView& step, const Thread
   const int64_t rows = PackedRows(step, a);
   if (rows <= 1) return false;
   const Share share = ShareOf((rows + kRowTile - 1) / kRowTile, 1, thread);
-  RoundTiles(a, rows, step, share.begin, share.end,
+  RoundTiles(a, rows, share.begin, share.end,
              reinterpret_cast<uint8_t*>(thread.shared) + kSharedCounterBytes);
   return true;
 }
@@ -279,17 +271,17 @@ void PackedGluLinear(const void* args, const StepView& step, const ThreadSlot& t
   const RoundedRows x = RoundedInput(a.gate, step, thread);
   const PanelScratch scratch = PanelScratchOf(thread, x.rows);
   const Share share = ShareOf(gate.strips, kStripTile, thread);
-  const int64_t panels = Smaller(PanelsAtOnce(gate), PanelsAtOnce(up));
-  const int64_t columns = panels * kPanelColumns;
-  for (int64_t s = share.begin; s < share.end; s += panels * kStripTile) {
-    const int64_t end = Smaller(s + panels * kStripTile, share.end);
+  constexpr int64_t kStep = kGroupPanels * kStripTile;
+  constexpr int64_t kColumns = kStep * kStripRows;
+  for (int64_t s = share.begin; s < share.end; s += kStep) {
+    const int64_t end = Smaller(s + kStep, share.end);
     const int64_t n = s * kStripRows;
     PackedStrips(gate, x, s, end, {a.y, gate.n_out}, scratch);
-    PackedStrips(up, x, s, end, {scratch.up - n, columns}, scratch);
+    PackedStrips(up, x, s, end, {scratch.up - n, kColumns}, scratch);
     const int64_t count = Smaller(end * kStripRows, gate.n_out) - n;
     for (int64_t m = 0; m < x.rows; ++m) {
       float* y = a.y + m * gate.n_out + n;
-      GluRange(a.act, y, scratch.up + m * columns, y, 0, count);
+      GluRange(a.act, y, scratch.up + m * kColumns, y, 0, count);
     }
   }
 }

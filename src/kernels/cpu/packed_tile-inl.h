@@ -184,6 +184,42 @@ void UnpackTiles(const uint8_t* strip, const StripShape& shape, int64_t begin, i
   }
 }
 
+// The float step of a sub-block: f += n * scale * unit, and what the type adds. Without low planes
+// n is 128 times smaller and the unit as much larger, which gives the same bits.
+template <typename Panel, int kHalf, bool kLow, int kRows>
+[[gnu::always_inline]] inline void PanelFloats(const uint8_t* panel, const PlaneBlock<kRows>& x,
+                                               int32_t taken_off, Ints (*n)[kStripTile],
+                                               Floats (*f)[kStripTile]) {
+  constexpr float kUnit = kLow ? 1 : 1 << kLowBits;
+  const auto* scales =
+      reinterpret_cast<const float*>(panel + Panel::kNumberBytes) + kHalf * kStripTile * 16;
+  Floats scale[kStripTile];
+#pragma GCC unroll 4
+  for (int v = 0; v < kStripTile; ++v) scale[v] = LoadFloats(scales + v * 16);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Floats unit = SetFloats(kUnit * x.scale[r]);
+    const int32_t units = Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r];
+    const int32_t off = taken_off * (kLow ? units : units >> kLowBits);
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      if constexpr (!Panel::kAdds) n[r][v] = Subtract(n[r][v], off);
+      f[r][v] = FmaFloats(Multiply(ToFloats(n[r][v]), scale[v]), unit, f[r][v]);
+    }
+  }
+  if constexpr (Panel::kAdds) {
+    const float* adds = scales + Panel::kScaleBytes / 4;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Floats sum = SetFloats(Panel::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) {
+        f[r][v] = FmaFloats(LoadFloats(adds + v * 16), sum, f[r][v]);
+      }
+    }
+  }
+}
+
 template <typename Panel, int kHalf, int kRows>
 [[gnu::always_inline]] inline void PanelSubBlock(const uint8_t* panel, const PlaneBlock<kRows>& x,
                                                  int32_t taken_off, Floats (*f)[kStripTile]) {
@@ -209,52 +245,25 @@ template <typename Panel, int kHalf, int kRows>
       for (int v = 0; v < kStripTile; ++v) n[r][v] = DotOf<Panel::kSigned>(n[r][v], w[v], four);
     }
   }
+  if (x.low_rows == 0) {
+    return PanelFloats<Panel, kHalf, false, kRows>(panel, x, taken_off, n, f);
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kStripTile; ++v) n[r][v] = TimesHighUnit(n[r][v]);
-  }
-  if (x.low_rows != 0) {
+    if (((x.low_rows >> r) & 1u) == 0) continue;
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      if (((x.low_rows >> r) & 1u) == 0) continue;
-#pragma GCC unroll 8
-      for (int g = kFirst; g < kFirst + kGroups; ++g) {
-        const Four four = LoadFour(x.low[g][r]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kStripTile; ++v) {
-          const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
-          n[r][v] = DotOf<Panel::kSigned>(n[r][v], w, four);
-        }
-      }
-    }
-  }
-  const auto* scales =
-      reinterpret_cast<const float*>(panel + Panel::kNumberBytes) + kHalf * kStripTile * 16;
-  Floats scale[kStripTile];
-#pragma GCC unroll 4
-  for (int v = 0; v < kStripTile; ++v) scale[v] = LoadFloats(scales + v * 16);
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const Floats unit = SetFloats(x.scale[r]);
-    const int32_t off = taken_off * (Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]);
-#pragma GCC unroll 4
-    for (int v = 0; v < kStripTile; ++v) {
-      if constexpr (!Panel::kAdds) n[r][v] = Subtract(n[r][v], off);
-      f[r][v] = FmaFloats(Multiply(ToFloats(n[r][v]), scale[v]), unit, f[r][v]);
-    }
-  }
-  if constexpr (Panel::kAdds) {
-    const float* adds = scales + Panel::kScaleBytes / 4;
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Floats sum = SetFloats(Panel::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r]);
+    for (int g = kFirst; g < kFirst + kGroups; ++g) {
+      const Four four = LoadFour(x.low[g][r]);
 #pragma GCC unroll 4
       for (int v = 0; v < kStripTile; ++v) {
-        f[r][v] = FmaFloats(LoadFloats(adds + v * 16), sum, f[r][v]);
+        const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+        n[r][v] = DotOf<Panel::kSigned>(n[r][v], w, four);
       }
     }
   }
+  PanelFloats<Panel, kHalf, true, kRows>(panel, x, taken_off, n, f);
 }
 
 // y[kRows][kStripTile * 16] (rows ldy apart) += the sums over the panel's `blocks` blocks; `first`:
@@ -297,7 +306,6 @@ struct PackedKernels {
   DirectFn direct[kRowTile];  // [rows - 1]
   UnpackFn unpack;
   PanelFn panel[kRowTile];
-  int64_t panel_block_bytes;
   int32_t taken_off;
 };
 
@@ -306,7 +314,6 @@ constexpr PackedKernels KernelsOf() {
   using Panel = PanelShapeOf<T>;
   PackedKernels k = {};
   k.unpack = UnpackTiles<T>;
-  k.panel_block_bytes = Panel::kBlockBytes;
   k.taken_off = kTakenOff<T>;
 #define LUCID_ROWS(n)                     \
   if constexpr (kRowTile >= n) {          \

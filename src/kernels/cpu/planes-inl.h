@@ -75,26 +75,24 @@ inline void RoundBlock(const float* x, float largest, bool with_low, const Plane
                        uint8_t* block) {
   const F inverse = Set(largest < kSmallest ? 0.0f : kHighest / largest);
   const float unit = largest < kSmallest ? 0.0f : largest / (kHighest * kLowUnit);
-  float high[kPackedBlock];
-  float low[kPackedBlock];
-#pragma GCC unroll 8
-  for (int i = 0; i < kPackedBlock; i += kLanes) {
-    const F v = Load(x + i) * inverse;
-    const F h = Round(v);
-    Store(high + i, h);
-    Store(low + i, with_low ? Round((v - h) * Set(kLowUnit)) : Zero());
-  }
-  int8_t high_bytes[kPackedBlock];
-  int8_t low_bytes[kPackedBlock];
-  int32_t units[2] = {};
+  int8_t high[kPackedBlock];
+  int8_t low[kPackedBlock] = {};
+  int32_t units[2];
   for (int half = 0; half < 2; ++half) {
-    for (int i = 16 * half; i < 16 * half + 16; ++i) {
-      const auto h = static_cast<int32_t>(high[i]);
-      const auto l = static_cast<int32_t>(low[i]);
-      high_bytes[i] = static_cast<int8_t>(h);
-      low_bytes[i] = static_cast<int8_t>(l);
-      units[half] += h * (1 << kLowBits) + l;
+    F sum = Zero();
+#pragma GCC unroll 4
+    for (int i = 16 * half; i < 16 * half + 16; i += kLanes) {
+      const F v = Load(x + i) * inverse;
+      const F h = Round(v);
+      StoreI8(high + i, h);
+      sum = Fma(h, Set(kLowUnit), sum);
+      if (with_low) {
+        const F l = Round((v - h) * Set(kLowUnit));
+        StoreI8(low + i, l);
+        sum = sum + l;
+      }
     }
+    units[half] = static_cast<int32_t>(SumOfIntegers(sum));
   }
   *at.Float(block, kScaleAt) = unit;
   *at.Float(block, kSumAt) = unit * static_cast<float>(units[0] + units[1]);
@@ -104,9 +102,10 @@ inline void RoundBlock(const float* x, float largest, bool with_low, const Plane
     *at.Int(block, kHalfUnitsAt + half) = units[half];
   }
   if (with_low) *at.LowRows(block) |= 1u << at.r;
+#pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
-    memcpy(at.High(block) + g * 4 * at.rows, high_bytes + 4 * g, 4);
-    memcpy(at.Low(block) + g * 4 * at.rows, low_bytes + 4 * g, 4);
+    memcpy(at.High(block) + g * 4 * at.rows, high + 4 * g, 4);
+    memcpy(at.Low(block) + g * 4 * at.rows, low + 4 * g, 4);
   }
 }
 
@@ -139,15 +138,9 @@ inline void ClearLowRows(int64_t blocks, int64_t rows, uint8_t* tile) {
   for (int64_t b = 0; b < blocks; ++b) *at.LowRows(tile + b * PlaneBlockBytes(rows)) = 0;
 }
 
-// Whether the numbers of a row are those of a reply: both planes. Rows of logits always are.
-inline bool IsPrecise(const StepView& step, RowAxis axis, int64_t row) {
-  if (axis == RowAxis::kOutputs || step.phases == nullptr) return true;
-  return step.phases[row] == Phase::kGenerated;
-}
-
 // Tiles [begin, end) of a.x[rows, n_in] to `planes`.
-inline void RoundTiles(const LinearArgs& a, int64_t rows, const StepView& step, int64_t begin,
-                       int64_t end, uint8_t* planes) {
+inline void RoundTiles(const LinearArgs& a, int64_t rows, int64_t begin, int64_t end,
+                       uint8_t* planes) {
   const int64_t n_in = a.w.shape[1];
   const int64_t blocks = n_in / kPackedBlock;
   for (int64_t t = begin; t < end; ++t) {
@@ -156,8 +149,7 @@ inline void RoundTiles(const LinearArgs& a, int64_t rows, const StepView& step, 
     uint8_t* tile = planes + t * blocks * PlaneBlockBytes(kRowTile);
     ClearLowRows(blocks, in_tile, tile);
     for (int64_t r = 0; r < in_tile; ++r) {
-      const float budget = IsPrecise(step, a.rows, first + r) ? 0.0f : a.error_budget;
-      RoundRow({a.x + (first + r) * n_in, blocks, budget}, r, in_tile, tile);
+      RoundRow({a.x + (first + r) * n_in, blocks, a.error_budget}, r, in_tile, tile);
     }
   }
 }

@@ -59,6 +59,12 @@ inline F Sqrt(F a) {
 inline F Round(F a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT);
 }
+inline void StoreI8(int8_t* p, F a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+inline float SumOfIntegers(F a) {
+  return _mm512_reduce_add_ps(a);
+}
 inline F IfLess(F a, F b, F yes, F no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }

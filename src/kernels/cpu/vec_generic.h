@@ -71,6 +71,14 @@ inline F Round(F a) {
   const F magic = Set(12582912.0f);  // 1.5 * 2^23: the unit in the last place is 1
   return (a + magic) - magic;
 }
+// Integers of at most 127 in magnitude as signed bytes: kLanes of them.
+inline void StoreI8(int8_t* p, F a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(a[i]));
+}
+// The sum of lanes that are integers, if it is below 2^24: exact in any order.
+inline float SumOfIntegers(F a) {
+  return (a[0] + a[1]) + (a[2] + a[3]);
+}
 // yes where a < b, else no.
 inline F IfLess(F a, F b, F yes, F no) {
   return a < b ? yes : no;
