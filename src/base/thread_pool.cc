@@ -1,10 +1,13 @@
-// The pool of thread_pool.h: one generation counter starts a run, another releases each barrier.
+// The pool of thread_pool.h: each worker has a counter that starts its runs, and one counter of all
+// releases each barrier.
 //
 // Waiting has two stages. A thread first spins with PAUSE for about the time a peer needs to come
 // along when all of them have a CPU; then it sleeps in the kernel, so that a peer that lost its CPU
 // gets one and an idle engine costs nothing. With more threads than CPUs the spinning stage only
 // yields: the peer cannot arrive while we hold its CPU.
 #include "base/thread_pool.h"
+
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -35,9 +38,10 @@ inline void CpuPause() {
 // neighbours.
 struct alignas(kCacheLine) Counter {
   std::atomic<uint32_t> value{0};
+  std::atomic<uint32_t> sleepers{0};
 
   // Returns when value != seen. `crowded`: there are fewer CPUs than threads.
-  void WaitForChange(uint32_t seen, bool crowded) const {
+  void WaitForChange(uint32_t seen, bool crowded) {
     if (crowded) {
       for (int i = 0; i < kYieldsWhenCrowded; ++i) {
         if (value.load(std::memory_order_acquire) != seen) return;
@@ -52,36 +56,54 @@ struct alignas(kCacheLine) Counter {
         }
       } while (std::chrono::steady_clock::now() < give_up);
     }
-    while (value.load(std::memory_order_acquire) == seen)
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    while (value.load(std::memory_order_seq_cst) == seen)
       value.wait(seen, std::memory_order_acquire);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // The increment is a full fence: notify_all skips the system call when it sees no sleeper, and
-  // that look must not come before the increment.
+  // Either this sees the sleeper, or the sleeper sees the new value before it sleeps: all four
+  // accesses have one order. Waking is asked for only then: the standard library counts sleepers
+  // of several atomics together and would make a system call for those of another.
   void Advance() {
     value.fetch_add(1, std::memory_order_seq_cst);
-    value.notify_all();
+    if (sleepers.load(std::memory_order_seq_cst) > 0) value.notify_all();
   }
+};
+
+// CPU time of the calling thread.
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+struct alignas(kCacheLine) Worker {
+  Counter start;                    // advances with each run that it takes part in
+  std::chrono::nanoseconds cpu{0};  // of its last run
+  std::thread thread;
 };
 
 }  // namespace
 
 struct ThreadPool::State {
-  int n_threads = 1;
+  explicit State(int n_threads) : workers(static_cast<size_t>(n_threads)) {}
+
+  std::vector<Worker> workers;  // the first is the caller of Run() and has no thread
   bool crowded = false;
-  const std::function<void(int)>* body = nullptr;  // written before `start` advances, read after
-  bool stop = false;                               // likewise
-  Counter start;                                   // generation of Run()
-  Counter released;                                // generation of Barrier()
-  Counter arrived;                                 // threads that wait at the barrier now
-  std::vector<std::thread> workers;
+  // Written before a worker's `start` advances, read after.
+  const std::function<void(int)>* body = nullptr;
+  uint32_t running = 0;  // threads of this run
+  bool stop = false;
+  Counter released;  // generation of Barrier()
+  Counter arrived;   // threads that wait at the barrier now
 
   void Barrier() {
-    if (n_threads == 1) return;
+    if (running == 1) return;
     // Read before arriving: the last arrival may advance `released` at once.
     const uint32_t generation = released.value.load(std::memory_order_acquire);
     const uint32_t before = arrived.value.fetch_add(1, std::memory_order_acq_rel);
-    if (before + 1 == static_cast<uint32_t>(n_threads)) {
+    if (before + 1 == running) {
       arrived.value.store(0, std::memory_order_relaxed);
       released.Advance();
     } else {
@@ -89,41 +111,56 @@ struct ThreadPool::State {
     }
   }
 
+  void RunBody(int thread) {
+    const std::chrono::nanoseconds before = ThreadCpuTime();
+    (*body)(thread);
+    workers[static_cast<size_t>(thread)].cpu = ThreadCpuTime() - before;
+    Barrier();
+  }
+
   void Work(int thread) {
+    Counter& start = workers[static_cast<size_t>(thread)].start;
     for (uint32_t generation = 0;; ++generation) {
       start.WaitForChange(generation, crowded);
       if (stop) return;
-      (*body)(thread);
-      Barrier();
+      RunBody(thread);
     }
   }
 };
 
-ThreadPool::ThreadPool(int n_threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int n_threads) {
   LUCID_CHECK(n_threads >= 1, "a pool of {} threads", n_threads);
-  state_->n_threads = n_threads;
+  state_ = std::make_unique<State>(n_threads);
   state_->crowded = n_threads > AllowedCpuCount();
-  state_->workers.reserve(static_cast<size_t>(n_threads - 1));
   for (int i = 1; i < n_threads; ++i) {
-    state_->workers.emplace_back([state = state_.get(), i] { state->Work(i); });
+    state_->workers[static_cast<size_t>(i)].thread =
+        std::thread([state = state_.get(), i] { state->Work(i); });
   }
 }
 
 ThreadPool::~ThreadPool() {
   state_->stop = true;
-  state_->start.Advance();
-  for (std::thread& worker : state_->workers) worker.join();
+  for (Worker& worker : state_->workers) worker.start.Advance();
+  for (Worker& worker : state_->workers) {
+    if (worker.thread.joinable()) worker.thread.join();
+  }
 }
 
 int ThreadPool::size() const {
-  return state_->n_threads;
+  return static_cast<int>(state_->workers.size());
 }
 
-void ThreadPool::Run(const std::function<void(int)>& body) {
+PoolUsage ThreadPool::Run(int n_threads, const std::function<void(int)>& body) {
+  LUCID_CHECK(n_threads >= 1 && n_threads <= size(), "{} threads of {}", n_threads, size());
+  const auto start = std::chrono::steady_clock::now();
+  const auto end = state_->workers.begin() + n_threads;
   state_->body = &body;
-  state_->start.Advance();
-  body(0);
-  state_->Barrier();
+  state_->running = static_cast<uint32_t>(n_threads);
+  for (auto worker = state_->workers.begin() + 1; worker != end; ++worker) worker->start.Advance();
+  state_->RunBody(0);
+  PoolUsage usage{.wall = std::chrono::steady_clock::now() - start};
+  for (auto worker = state_->workers.begin(); worker != end; ++worker) usage.cpu += worker->cpu;
+  return usage;
 }
 
 void ThreadPool::Barrier() {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/cpu_features.h"
-#include "base/topology.h"
 
 namespace lucid {
 namespace {
@@ -72,23 +71,42 @@ TEST_P(ThreadPoolSizes, ASlowThreadIsWaitedForAtTheBarrier) {
   EXPECT_EQ(errors.load(), 0);
 }
 
+TEST_P(ThreadPoolSizes, RunsOnTheFirstThreadsOnly) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 40; ++round) {
+    const int n = 1 + round * 7 % pool.size();
+    std::vector<int> calls(static_cast<size_t>(pool.size()), 0);
+    std::atomic<int> met{0};
+    pool.Run(n, [&](int t) {
+      ++calls[static_cast<size_t>(t)];
+      ++met;
+      pool.Barrier();
+      EXPECT_EQ(met.load(), n);
+    });
+    for (int t = 0; t < pool.size(); ++t) EXPECT_EQ(calls[static_cast<size_t>(t)], t < n) << n;
+  }
+}
+
+TEST(ThreadPool, CountsTheCpuTimeOfAllThreadsOfARun) {
+  ThreadPool pool(3);
+  const auto spin = [](int) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
+  const PoolUsage usage = pool.Run(spin);
+  EXPECT_GE(usage.wall, std::chrono::milliseconds(5));
+  EXPECT_GT(usage.cpu, std::chrono::milliseconds(0));
+  EXPECT_LE(usage.cpu, 3 * usage.wall + std::chrono::milliseconds(1));
+  // Sleeping is no use of a CPU.
+  const PoolUsage asleep =
+      pool.Run(2, [](int) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  EXPECT_GE(asleep.wall, std::chrono::milliseconds(50));
+  EXPECT_LT(asleep.cpu, std::chrono::milliseconds(25));
+}
+
 TEST(ThreadPool, CanBeCreatedAndDestroyedWithoutARun) {
   for (int i = 0; i < 20; ++i) ThreadPool pool(3);
-}
-
-TEST(Topology, CountsAtLeastOneCoreAndNoMoreThanTheAllowedCpus) {
-  EXPECT_GE(PhysicalCoreCount(), 1);
-  EXPECT_LE(PhysicalCoreCount(), AllowedCpuCount());
-}
-
-TEST(Topology, ReadsTheCpuQuota) {
-  EXPECT_EQ(CpusOfQuota("max 100000"), std::nullopt);
-  EXPECT_EQ(CpusOfQuota(""), std::nullopt);
-  EXPECT_EQ(CpusOfQuota("100000"), std::nullopt);
-  EXPECT_EQ(CpusOfQuota("100000 0"), std::nullopt);
-  EXPECT_EQ(CpusOfQuota("100000 100000"), 1);
-  EXPECT_EQ(CpusOfQuota("150000 100000"), 2);
-  EXPECT_EQ(CpusOfQuota("5000 100000"), 1);
 }
 
 TEST(CpuFeatures, LargerSetsImplySmallerOnes) {

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -37,6 +38,30 @@ int CoresInAffinityMask() {
   return cores;
 }
 
+std::string FirstLine(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream stream(file);
+  std::getline(stream, line);
+  return line;
+}
+
+// What the files in a group's folder grant, of whichever version they are.
+std::optional<int> QuotaOfGroup(const std::filesystem::path& group) {
+  if (const std::optional<int> cpus = CpusOfQuota(FirstLine(group / "cpu.max"))) return cpus;
+  return CpusOfQuota(FirstLine(group / "cpu.cfs_quota_us") + " " +
+                     FirstLine(group / "cpu.cfs_period_us"));
+}
+
+// Whether a comma-separated list has "cpu".
+bool HasCpuController(std::string_view list) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == "cpu") return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
 }  // namespace
 
 int AllowedCpuCount() {
@@ -57,16 +82,40 @@ std::optional<int> CpusOfQuota(std::string_view cpu_max) {
   return static_cast<int>(std::min<int64_t>((quota - 1) / period + 1, 1 << 20));
 }
 
+std::optional<int> CgroupCpus(const std::filesystem::path& root) {
+  std::optional<int> least;
+  const auto look = [&](const std::filesystem::path& group) {
+    const std::optional<int> cpus = QuotaOfGroup(group);
+    if (cpus) least = std::min(least.value_or(*cpus), *cpus);
+  };
+  // A line is "hierarchy:controllers:/path"; version 2 has no controllers.
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && !HasCpuController(controllers)) continue;
+    const std::filesystem::path path =
+        std::filesystem::path(line.substr(second + 1)).relative_path().lexically_normal();
+    if (!path.empty() && *path.begin() == "..") continue;  // outside of what is mounted here
+    // Where distributions mount the hierarchy: version 2 alone or beside version 1.
+    using Mounts = std::array<std::string_view, 2>;
+    const Mounts mounts =
+        controllers.empty() ? Mounts{"", "unified"} : Mounts{"cpu,cpuacct", "cpu"};
+    for (const std::string_view mount : mounts) {
+      std::filesystem::path group = root / "sys/fs/cgroup" / mount;
+      look(group);
+      for (const std::filesystem::path& part : path) look(group /= part);
+    }
+  }
+  return least;
+}
+
 int PhysicalCoreCount() {
   int cores = CoresInAffinityMask();
   if (cores <= 0) cores = AllowedCpuCount();
-  std::string quota;
-  // Inside a container this is the container's own group; on a host without a limit the file is
-  // absent.
-  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file && std::getline(file, quota)) {
-    if (const std::optional<int> cpus = CpusOfQuota(quota)) cores = std::min(cores, *cpus);
-  }
-  return std::max(1, cores);
+  return std::max(1, std::min(cores, CgroupCpus("/").value_or(cores)));
 }
 
 }  // namespace lucid

@@ -146,6 +146,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
 // value.
 constexpr std::pair<std::string_view, std::string_view> kOneDashFlags[] = {
     {"-ctk", "--cache-type-k"},
+    {"-tb", "--threads-batch"},
     {"-ctv", "--cache-type-v"},
     {"-np", "--parallel"},
     {"-sys", "--system"}};

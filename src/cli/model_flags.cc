@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "base/env.h"
+#include "base/log.h"
+#include "base/numa.h"
 #include "store/model_store.h"
 #include "tensor/kv_type.h"
 
@@ -53,9 +55,23 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModelFlag(command, flags.model);
-  command.add_option("-t,--threads", flags.threads, "threads; 0: one per physical core")
+  command
+      .add_option("-t,--threads", flags.threads,
+                  "threads of a step of one token; 0: one per physical core that this process may "
+                  "use (its affinity mask, the CPU quota of its control group)")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command
+      .add_option("--threads-batch", flags.threads_batch,
+                  "threads of steps of several tokens, which prompts and several sequences give "
+                  "(also -tb); 0: as --threads")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--numa", flags.numa,
+                  "on machines whose CPUs have memory of their own: distribute, memory from all of "
+                  "them in turn; isolate, only the CPUs beside the one where the command starts")
+      ->check(CLI::IsMember({"distribute", "isolate"}));
   command
       .add_option("-c,--ctx-size", flags.context,
                   "context in tokens; 0: what the model was trained for")
@@ -83,7 +99,14 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
 Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   EngineConfig config;
   LUCID_ASSIGN_OR_RETURN(config.model, ResolveModel(flags.model));
+  if (!flags.numa.empty()) {
+    LUCID_ASSIGN_OR_RETURN(
+        const std::string done,
+        UseNuma(flags.numa == "isolate" ? NumaMode::kIsolate : NumaMode::kDistribute));
+    LogWarn("--numa {}: {}", flags.numa, done);
+  }
   config.n_threads = flags.threads;
+  config.n_threads_batch = flags.threads_batch;
   config.context = flags.context;
   config.batch = flags.batch;
   config.backend = flags.backend == "reference" ? BackendKind::kReference : BackendKind::kCpu;

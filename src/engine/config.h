@@ -11,10 +11,11 @@
 namespace lucid {
 
 struct EngineConfig {
-  std::string model = {};  // a path: .gguf, .safetensors or a Hugging Face folder
-  int n_threads = 0;       // 0: one per physical core
-  int64_t context = 0;     // positions of a sequence; 0: what the model was trained for
-  int64_t batch = 512;     // most tokens computed in one step
+  std::string model = {};   // a path: .gguf, .safetensors or a Hugging Face folder
+  int n_threads = 0;        // of a step of one token; 0: one per physical core
+  int n_threads_batch = 0;  // of any other step; 0: as n_threads
+  int64_t context = 0;      // positions of a sequence; 0: what the model was trained for
+  int64_t batch = 512;      // most tokens computed in one step
   BackendKind backend = BackendKind::kCpu;
   std::string isa = {};  // "" or "auto": the best this CPU has
   Numerics numerics = Numerics::kDefault;

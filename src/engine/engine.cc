@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "base/topology.h"
 #include "engine/fingerprint.h"
 #include "engine/loop.h"
 #include "engine/tokenizer_loader.h"
@@ -37,6 +38,8 @@ Status CheckConfig(const EngineConfig& config) {
   };
   LUCID_RETURN_IF_ERROR(check(config.batch, 1, 65536, "the batch size"));
   LUCID_RETURN_IF_ERROR(check(config.n_threads, 0, 1024, "the number of threads"));
+  LUCID_RETURN_IF_ERROR(
+      check(config.n_threads_batch, 0, 1024, "the number of threads for batches"));
   LUCID_RETURN_IF_ERROR(check(config.n_parallel, 1, 4096, "the number of parallel sequences"));
   LUCID_RETURN_IF_ERROR(check(config.max_queue, 0, int64_t{1} << 20, "the queue's length"));
   LUCID_RETURN_IF_ERROR(check(config.chunk, 0, 65536, "the prefill chunk"));
@@ -158,6 +161,7 @@ Status Engine::Impl::StartRunner() {
   options.isa = config.isa;
   options.numerics = config.numerics;
   options.n_threads = config.n_threads;
+  options.n_threads_batch = config.n_threads_batch;
   options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, kLogitRows});
   // Of every sequence one, of its shadow another.
   options.max_outputs = 2 * int64_t{config.n_parallel} + kLogitRows;
@@ -206,6 +210,10 @@ void Engine::Impl::LogLoaded() const {
       config.model, model.config.arch, model.config.n_layers,
       static_cast<double>(model.checkpoint->file_bytes()) / 1e6, context, runner->n_threads(),
       static_cast<double>(kv.bytes()) / 1e6, kv.layout().BytesPerToken(), load_seconds);
+  const int threads = runner->pool().size();
+  if (const int cpus = AllowedCpuCount(); threads > cpus) {
+    LogWarn("{} threads are more than the {} CPUs that this process may use", threads, cpus);
+  }
   if (capacity < context) {
     LogWarn("the cache holds {} tokens of one sequence, less than the context of {}", capacity,
             context);

@@ -1,5 +1,6 @@
 // From rows of logits to tokens, text and the end of replies.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -70,12 +71,13 @@ void EngineLoop::PickTokens() {
     PickOne(picks_[0]);
   } else if (!picks_.empty()) {
     ThreadPool& pool = parts_.runner->pool();
-    pool.Run([&](int thread) {
-      for (size_t i = static_cast<size_t>(thread); i < picks_.size();
-           i += static_cast<size_t>(pool.size())) {
+    const auto threads = std::min(picks_.size(), static_cast<size_t>(parts_.runner->threads_now()));
+    const auto pick = [&](int thread) {
+      for (size_t i = static_cast<size_t>(thread); i < picks_.size(); i += threads) {
         PickOne(picks_[i]);
       }
-    });
+    };
+    pool.Run(static_cast<int>(threads), std::ref(pick));
   }
   for (Pick& pick : picks_) Deliver(pick);
   for (ActiveRequest* request : beam_requests_) AdvanceBeams(*request);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -44,8 +45,13 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(layout, options.kv_blocks));
   LUCID_ASSIGN_OR_RETURN(runner->arena_,
                          Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
+  runner->n_threads_ = options.n_threads > 0 ? options.n_threads : PhysicalCoreCount();
+  runner->n_threads_batch_ =
+      options.n_threads_batch > 0 ? options.n_threads_batch : runner->n_threads_;
+  runner->token_threads_ = ThreadGovernor(runner->n_threads_);
+  runner->batch_threads_ = ThreadGovernor(runner->n_threads_batch_);
   runner->pool_ =
-      std::make_unique<ThreadPool>(options.n_threads > 0 ? options.n_threads : PhysicalCoreCount());
+      std::make_unique<ThreadPool>(std::max(runner->n_threads_, runner->n_threads_batch_));
   if (options.backend == BackendKind::kCpu && options.numerics != Numerics::kFloat) {
     LUCID_ASSIGN_OR_RETURN(runner->packed_,
                            PackedWeights::Pack(runner->plan_, model.weights, *runner->pool_));
@@ -78,13 +84,18 @@ void Runner::Run(Batch& batch, Observer* observer) {
               "block tables of {} groups for a cache of {}", batch.n_groups(),
               kv_.layout().groups().size());
   last_step_ = batch.View();
-  pool_->Run([&](int thread) { Walk(thread, last_step_, observer); });
+  ThreadGovernor& governor = last_step_.n_tokens == 1 ? token_threads_ : batch_threads_;
+  const int count = governor.threads();
+  // The reference keeps what it needs within std::function's own memory.
+  const auto walk = [&](int thread) {
+    Walk({thread, count, scratch_[static_cast<size_t>(thread)].data(), shared_scratch_.data()},
+         last_step_, observer);
+  };
+  const PoolUsage usage = pool_->Run(count, std::ref(walk));
+  governor.Note(usage, Clock::now());
 }
 
-void Runner::Walk(int thread, const StepView& step, Observer* observer) {
-  using Clock = std::chrono::steady_clock;
-  const ThreadSlot slot{thread, pool_->size(), scratch_[static_cast<size_t>(thread)].data(),
-                        shared_scratch_.data()};
+void Runner::Walk(ThreadSlot slot, const StepView& step, Observer* observer) {
   for (size_t i = 0; i < bound_.ops.size(); ++i) {
     const BoundOp& op = bound_.ops[i];
     if (observer == nullptr) {
@@ -97,7 +108,7 @@ void Runner::Walk(int thread, const StepView& step, Observer* observer) {
     if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
     op.fn(op.args, step, slot);
     pool_->Barrier();
-    if (thread == 0) {
+    if (slot.index == 0) {
       const auto elapsed =
           std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
       observer->AfterOp({.plan = plan_,

@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/result.h"
+#include "base/thread_governor.h"
 #include "base/thread_pool.h"
 #include "exec/batch.h"
 #include "exec/bind.h"
@@ -41,7 +42,8 @@ enum class BackendKind : int8_t {
 struct RunnerOptions {
   BackendKind backend = BackendKind::kCpu;
   std::string isa;           // "" or "auto": the best this CPU has; see SelectTables
-  int n_threads = 0;         // 0: one per physical core
+  int n_threads = 0;         // of a step of one token; 0: one per physical core
+  int n_threads_batch = 0;   // of any other step; 0: as n_threads
   int64_t max_tokens = 512;  // most tokens in a step
   int64_t max_outputs = 1;   // most rows of logits in a step
   bool fuse = true;          // kCpu: run the fuse pass
@@ -67,7 +69,13 @@ class Runner {
   KvStorage& kv() { return kv_; }
   // The threads of a step. Idle between two steps, and then free for other work; not during Run().
   ThreadPool& pool() { return *pool_; }
-  int n_threads() const { return pool_->size(); }
+  // The most threads of a step of `n_tokens` tokens: fewer run beside processes that want the CPUs
+  // too (base/thread_governor.h).
+  int n_threads(int64_t n_tokens = 1) const {
+    return n_tokens == 1 ? n_threads_ : n_threads_batch_;
+  }
+  // How many of the pool's threads are of use just now.
+  int threads_now() const { return Governor(last_step_.n_tokens).threads(); }
   Numerics numerics() const { return options_.numerics; }
   // The best instruction set of the kernels; "reference" for that backend.
   std::string_view isa() const { return isa_; }
@@ -76,7 +84,10 @@ class Runner {
  private:
   Runner() = default;
   std::span<const float> Read(Value v) const;
-  void Walk(int thread, const StepView& step, Observer* observer);
+  void Walk(ThreadSlot slot, const StepView& step, Observer* observer);
+  const ThreadGovernor& Governor(int64_t n_tokens) const {
+    return n_tokens == 1 ? token_threads_ : batch_threads_;
+  }
 
   Plan plan_;
   MemoryPlan memory_;
@@ -87,6 +98,10 @@ class Runner {
   Buffer shared_scratch_;        // of all threads
   BoundPlan bound_;
   std::unique_ptr<ThreadPool> pool_;
+  int n_threads_ = 1;
+  int n_threads_batch_ = 1;
+  ThreadGovernor token_threads_{1};  // of steps of one token
+  ThreadGovernor batch_threads_{1};
   RunnerOptions options_;
   std::string_view isa_;
   int64_t vocab_ = 0;

@@ -139,6 +139,7 @@ class Fixture : public testing::TestWithParam<Case> {
     options.backend = GetParam().isa == "reference" ? BackendKind::kReference : BackendKind::kCpu;
     options.isa = GetParam().isa == "reference" ? "" : GetParam().isa;
     options.n_threads = n_threads;
+    options.n_threads_batch = n_threads_batch_;
     options.fuse = fuse;
     options.max_tokens = kPositions;
     options.max_outputs = 128;
@@ -228,6 +229,7 @@ class Fixture : public testing::TestWithParam<Case> {
     EXPECT_LE(worst, tolerance) << what;
   }
 
+  int n_threads_batch_ = 0;
   std::unique_ptr<Model> model_;
   std::unique_ptr<SafetensorsCheckpoint> reference_;
   std::unique_ptr<Runner> runner_;
@@ -315,6 +317,19 @@ TEST_P(Fixture, TheSameBitsForAnyChunkingAndThreadCount) {
       EXPECT_TRUE(std::equal(whole.begin(), whole.end(), again.begin()))
           << n_threads << " threads, chunks of " << chunk;
     }
+  }
+}
+
+TEST_P(Fixture, TheSameBitsWhereBatchesHaveThreadsOfTheirOwn) {
+  const std::vector<int32_t> ids = LongPrompt(40);
+  const std::vector<float> expected = LastLogits(ids, 39);
+  for (const auto& [one, several] : {std::pair<int, int>{1, 3}, {3, 1}}) {
+    n_threads_batch_ = several;
+    StartRunner(one);
+    EXPECT_EQ(runner_->n_threads(), one);
+    EXPECT_EQ(runner_->n_threads(2), several);
+    EXPECT_EQ(runner_->pool().size(), 3);
+    EXPECT_EQ(LastLogits(ids, 39), expected) << one << " and " << several << " threads";
   }
 }
 
