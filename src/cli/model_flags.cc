@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/env.h"
+#include "base/huge_pages.h"
 #include "base/log.h"
 #include "base/numa.h"
 #include "store/model_store.h"
@@ -73,6 +74,12 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
                   "them in turn; isolate, only the CPUs beside the one where the command starts")
       ->check(CLI::IsMember({"distribute", "isolate"}));
   command
+      .add_option("--huge-pages", flags.huge_pages,
+                  "huge pages for packed weights: auto, where the system has them; on, an error "
+                  "where it does not; off, never")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  command
       .add_option("-c,--ctx-size", flags.context,
                   "context in tokens; 0: what the model was trained for")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
@@ -105,6 +112,8 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
         UseNuma(flags.numa == "isolate" ? NumaMode::kIsolate : NumaMode::kDistribute));
     LogWarn("--numa {}: {}", flags.numa, done);
   }
+  if (flags.huge_pages == "on") LUCID_RETURN_IF_ERROR(DemandHugePages("/"));
+  if (flags.huge_pages == "off") LUCID_RETURN_IF_ERROR(ForbidHugePages());
   config.n_threads = flags.threads;
   config.n_threads_batch = flags.threads_batch;
   config.context = flags.context;

@@ -16,6 +16,7 @@ struct ModelFlags {
   int threads = 0;
   int threads_batch = 0;
   std::string numa;  // empty: as the system likes
+  std::string huge_pages = "auto";
   int64_t context = 0;
   int64_t batch = 512;
   std::string backend = "cpu";
@@ -26,7 +27,8 @@ struct ModelFlags {
   std::string cache_type_v;
 };
 
-// Adds -m, -t, --threads-batch, --numa, -c, -b, --backend, --isa, --numerics, --kv, --cache-type-k,
+// Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, -b, --backend, --isa, --numerics, --kv,
+// --cache-type-k,
 // --cache-type-v. Values already in `flags` are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 // The parts of it that mean the same where the others are lists (lucid bench).
