@@ -14,6 +14,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "avx512vnni|${avx512} -mavx512vnni"
     "avx512bf16|${avx512} -mavx512vnni -mavx512bf16"
     "amx|${avx512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # Here the base instruction set has fused multiply-adds, so the rule of kernels must hold everywhere.
+  add_compile_options(-ffp-contract=off)
+  set(LUCID_ISA_ROWS
+    "generic|-O3 -ffp-contract=off"
+    "neon|-O3 -ffp-contract=off"
+    "neondot|-O3 -ffp-contract=off -march=armv8.2-a+dotprod")
 else()
   set(LUCID_ISA_ROWS "generic|-O3 -ffp-contract=off")
 endif()

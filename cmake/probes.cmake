@@ -11,6 +11,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "avxvnni|-O3 -mavx2 -mavxvnni"
     "avx512vnni|${avx512} -mavx512vnni"
     "amx|-O3 -mamx-tile -mamx-int8 -mamx-bf16")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(LUCID_PROBE_ROWS
+    "generic|-O3"
+    "neon|-O3"
+    "neondot|-O3 -march=armv8.2-a+dotprod")
 else()
   set(LUCID_PROBE_ROWS "generic|-O3")
 endif()

@@ -14,7 +14,7 @@ objects=$(find "$build" \( -name 'isa_*.cc.o' -o -name 'probe_*.cc.o' \) ! -name
 status=0
 for object in $objects; do
   # Sanitizer runtimes and coverage bring symbols of their own; the getters are what must remain.
-  others=$(nm --defined-only --extern-only --demangle "$object" |
+  others=$("${NM:-nm}" --defined-only --extern-only --demangle "$object" |
     grep -v -E ' [TR] lucid::[A-Za-z0-9]+(Kernels|Probes)\(\)$' | grep -v -E ' (__odr_asan|DW\.ref\.)' || true)
   if [ -n "$others" ]; then
     echo "$object defines more than its table getter:" >&2

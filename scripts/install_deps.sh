@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: install_deps.sh build|test.
-# Does nothing, quickly, where all are there. Without the rights to install it prints the command and fails.
+# Installs the Debian packages that are missing: install_deps.sh build|test|cross [--list].
+# Does nothing, quickly, where all are there. Without the rights to install it prints the command and fails. With --list
+# it prints the packages and installs none.
 set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config
@@ -9,12 +10,18 @@ build=(g++ cmake ninja-build ccache pkg-config
   libcurl4-openssl-dev libssl-dev libxxhash-dev libgtest-dev libgmock-dev
   python3 python3-pip ca-certificates)
 test=(libbenchmark-dev python3-venv clang-14 libclang-rt-14-dev clang-format-14 binutils git)
+cross=(g++-aarch64-linux-gnu qemu-user)  # test_aarch64.sh
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
   test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) echo "usage: install_deps.sh build|test" >&2; exit 2 ;;
+  cross) wanted=("${cross[@]}") ;;
+  *) echo "usage: install_deps.sh build|test|cross [--list]" >&2; exit 2 ;;
 esac
+if [ "${2:-}" = --list ]; then
+  printf '%s\n' "${wanted[@]}"
+  exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_deps: this is not Debian; make sure that these are there: ${wanted[*]}" >&2

@@ -1,5 +1,6 @@
-// Reads CPUID and XCR0. Source: Intel SDM volume 1 sections 13.2 to 13.3 and 14.3, volume 2
-// "CPUID".
+// Reads CPUID and XCR0, on aarch64 the words in which the kernel tells what user code may use.
+// Sources: Intel SDM volume 1 sections 13.2 to 13.3 and 14.3, volume 2 "CPUID"; Linux
+// Documentation/arch/arm64/elf_hwcaps.rst.
 #include "base/cpu_features.h"
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace lucid {
@@ -80,6 +84,15 @@ std::vector<CpuCapability> DetectCapabilities() {
       {"amx_bf16", "tile", Bit(l7.edx, 22), tile, granted},
   };
 }
+#elif defined(__aarch64__) && defined(__linux__)
+// The kernel leaves out what it does not support, so there is nothing to enable.
+std::vector<CpuCapability> DetectCapabilities() {
+  const uint64_t words = getauxval(AT_HWCAP);
+  return {
+      {"asimd", "", (words & HWCAP_ASIMD) != 0, true},
+      {"asimddp", "", (words & HWCAP_ASIMDDP) != 0, true},
+  };
+}
 #else
 std::vector<CpuCapability> DetectCapabilities() {
   return {};
@@ -101,6 +114,8 @@ CpuFeatures Detect() {
   f.amx_tile = Has("", "amx_tile");
   f.amx_int8 = Has("amx_tile", "amx_int8");
   f.amx_bf16 = Has("amx_tile", "amx_bf16");
+  f.asimd = Has("", "asimd");
+  f.asimddp = Has("asimd", "asimddp");
   return f;
 }
 
@@ -170,6 +185,8 @@ std::string Describe(const CpuFeatures& features) {
       {features.amx_tile, "amx_tile"},
       {features.amx_int8, "amx_int8"},
       {features.amx_bf16, "amx_bf16"},
+      {features.asimd, "asimd"},
+      {features.asimddp, "asimddp"},
   };
   std::string out;
   for (const auto& row : rows) {

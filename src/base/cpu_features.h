@@ -20,9 +20,11 @@ struct CpuFeatures {
   bool amx_tile = false;  // the OS saves tile registers and lets this process use them
   bool amx_int8 = false;  // these two only together with `amx_tile`
   bool amx_bf16 = false;
+  bool asimd = false;    // aarch64: NEON
+  bool asimddp = false;  // and its 8-bit dot products
 };
 
-// Detected once. All false on a CPU that is not x86-64.
+// Detected once. All false on a CPU that is neither x86-64 nor aarch64.
 const CpuFeatures& GetCpuFeatures();
 
 // "avx2 avx512 avx512_vnni", or "none".
@@ -39,6 +41,8 @@ inline constexpr std::string_view kNeedsAvx512Bf16 =
 inline constexpr std::string_view kNeedsAmx =
     "avx2 fma f16c bmi1 bmi2 avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16 amx_tile "
     "amx_bf16";
+inline constexpr std::string_view kNeedsNeon = "asimd";
+inline constexpr std::string_view kNeedsNeonDot = "asimd asimddp";
 
 // One set of instructions.
 struct CpuCapability {
@@ -49,7 +53,7 @@ struct CpuCapability {
   bool granted = true;   // and this process may use them: tiles have to be asked for
 };
 
-// Every one that Lucid knows of, detected once; empty on a CPU that is not x86-64.
+// Every one that Lucid knows of, detected once; empty on a CPU that is neither x86-64 nor aarch64.
 std::span<const CpuCapability> CpuCapabilities();
 
 // Why code that needs these capabilities (names separated by spaces) cannot run: "the CPU lacks

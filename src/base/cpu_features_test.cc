@@ -47,6 +47,10 @@ TEST(WhyUnavailable, AgreesWithTheFeaturesOfThisCpu) {
   EXPECT_EQ(f.avx512, WhyUnavailable(kNeedsAvx512).empty());
   EXPECT_EQ(f.amx_bf16 && f.avx512_vnni && f.avx512_bf16, WhyUnavailable(kNeedsAmx).empty());
   EXPECT_EQ(f.amx_int8, WhyUnavailable("amx_tile amx_int8").empty());
+  EXPECT_EQ(f.asimddp, WhyUnavailable(kNeedsNeonDot).empty());
+#if defined(__aarch64__)
+  EXPECT_TRUE(f.asimd);
+#endif
   for (const CpuCapability& capability : CpuCapabilities()) {
     const bool usable = capability.in_cpu && capability.enabled && capability.granted;
     EXPECT_EQ(WhyUnavailable(capability.name).empty(), usable) << capability.name;

@@ -45,7 +45,7 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
   command.add_option(
       "--isa", flags.isa,
       "best instruction set that kernels may use: auto, amx, avx512bf16, avx512vnni, avx512, avx2, "
-      "generic (also LUCID_ISA)");
+      "generic, on aarch64 auto, neondot, neon, generic (also LUCID_ISA)");
   command
       .add_option("--numerics", flags.numerics,
                   "default: exact sums of activations rounded to 15 bits, or to 8 where these do; "

@@ -153,6 +153,45 @@ TEST(PackedLinear, InstructionSetsWithFusedMultiplyAddAgreeToTheBit) {
   }
 }
 
+// FNV-1a of the bits.
+uint64_t HashOf(const std::vector<float>& values) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const float value : values) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    for (int i = 0; i < 4; ++i) hash = (hash ^ ((bits >> (8 * i)) & 0xff)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// Computed with avx2; operands are made of integers alone, since a mathematical library may round
+// otherwise elsewhere.
+TEST(PackedLinear, InstructionSetsOfOtherMachinesGaveTheSameBits) {
+  constexpr std::pair<DType, uint64_t> kHashes[] = {
+      {DType::kQ4_0, 0xa2e4debf9ad38ba4},   {DType::kQ4_1, 0xae73afac0dd80b08},
+      {DType::kQ5_0, 0xd31ba718d46287ff},   {DType::kQ5_1, 0xbc1110cf2e4603b5},
+      {DType::kQ8_0, 0x170f92981248afdb},   {DType::kQ2_K, 0xf784e82ffc178dde},
+      {DType::kQ3_K, 0x7f341f7755e81788},   {DType::kQ4_K, 0x8810f87d8434b968},
+      {DType::kQ5_K, 0x78649ff62db00302},   {DType::kQ6_K, 0x9f53c66198f9e8df},
+      {DType::kIQ4_NL, 0x37eaa37e85d0f811}, {DType::kIQ4_XS, 0x2182e182b5c72c8b},
+      {DType::kMXFP4, 0x501a325ce11b5b03},
+  };
+  for (const auto& [type, hash] : kHashes) {
+    PackedCase c(type, 48, 768, 9, true);
+    std::mt19937 rng(5);
+    for (std::vector<float>* operand : {&c.x, &c.bias}) {
+      for (float& v : *operand) v = static_cast<float>(static_cast<int32_t>(rng())) * 0x1p-31f;
+    }
+    for (size_t i = 0; i < c.x.size(); i += 331) c.x[i] *= 40.0f;  // their blocks get a low plane
+    for (const std::string& isa : PackedIsas()) {
+      if (isa == "generic") continue;
+      EXPECT_EQ(fmt::format("{:#x}", HashOf(c.Run(isa, TokensStep(9), 1))),
+                fmt::format("{:#x}", hash))
+          << isa << " " << Name(type);
+    }
+  }
+}
+
 TEST(PackedLinear, ARowThatIsNoNumberSpoilsNoOther) {
   for (const std::string& isa : PackedIsas()) {
     for (const float bad : {NAN, INFINITY, -INFINITY}) {

@@ -21,6 +21,9 @@ constexpr ProbeRow kProbes[] = {
     {AvxVnniProbes, "avx2 avx_vnni"},
     {Avx512VnniProbes, "avx512f avx512_vnni"},
     {AmxProbes, "amx_tile amx_int8 amx_bf16"},
+#elif defined(__aarch64__)
+    {NeonProbes, "asimd"},
+    {NeonDotProbes, "asimd asimddp"},
 #endif
 };
 

@@ -25,6 +25,9 @@ constexpr TableRow kTables[] = {
     {Avx512VnniKernels, kNeedsAvx512Vnni},
     {Avx512Kernels, kNeedsAvx512},
     {Avx2Kernels, kNeedsAvx2},
+#elif defined(__aarch64__)
+    {NeonDotKernels, kNeedsNeonDot},
+    {NeonKernels, kNeedsNeon},
 #endif
     {GenericKernels, ""},
     {ReferenceKernels, ""},

@@ -30,18 +30,22 @@ TEST(SelectTables, AutoIsTheBestOfTheCpu) {
                                : cpu.avx512_vnni    ? "avx512vnni"
                                : cpu.avx512         ? "avx512"
                                : cpu.avx2           ? "avx2"
+                               : cpu.asimddp        ? "neondot"
+                               : cpu.asimd          ? "neon"
                                                     : "generic");
   EXPECT_EQ(Names("").back(), "reference");
 }
 
 TEST(SelectTables, ANamedSetIsTheCeiling) {
-  if (!GetCpuFeatures().avx2) GTEST_SKIP() << "this CPU has no AVX2";
-  EXPECT_EQ(Names("avx2"), (std::vector<std::string>{"avx2", "generic", "reference"}));
+  const CpuFeatures& cpu = GetCpuFeatures();
+  if (!cpu.avx2 && !cpu.asimd) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
+  const std::string isa = cpu.avx2 ? "avx2" : "neon";
+  EXPECT_EQ(Names(isa), (std::vector<std::string>{isa, "generic", "reference"}));
   RmsNormArgs args;
-  const auto tables = SelectTables("avx2").value();
+  const auto tables = SelectTables(isa).value();
   const KernelChoice choice = ChooseKernel(tables, KernelOp::kRmsNorm, &args);
-  EXPECT_EQ(choice.isa, "avx2");
-  EXPECT_STREQ(choice.kernel->name, "rms_norm.avx2");
+  EXPECT_EQ(choice.isa, isa);
+  EXPECT_EQ(choice.kernel->name, "rms_norm." + isa);
 }
 
 TEST(SelectTables, AnUnknownNameIsAnErrorThatListsTheChoices) {

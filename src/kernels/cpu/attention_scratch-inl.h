@@ -10,8 +10,7 @@
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int kQueryRows = kLanes == 16 ? 6 : kLanes == 8 ? 3 : 2;  // of a register tile
-constexpr int kTileVectors = 4;  // its columns: keys, or dims of the value
+constexpr int kTileVectors = 4;  // columns of a register tile: keys, or dims of the value
 
 struct AttentionScratchView {
   float* q;         // [rows][k_pad], scaled; as pairs of bfloat16 half as long

@@ -13,6 +13,9 @@ const ProbeTable& Avx512Bf16Probes();
 const ProbeTable& AvxVnniProbes();
 const ProbeTable& Avx512VnniProbes();
 const ProbeTable& AmxProbes();
+#elif defined(__aarch64__)
+const ProbeTable& NeonProbes();
+const ProbeTable& NeonDotProbes();
 #endif
 
 }  // namespace lucid

@@ -1,4 +1,4 @@
-// Vec of AVX2 with FMA and F16C: 8 float lanes. One of three files with the same functions
+// Vec of AVX2 with FMA and F16C: 8 float lanes. One of the vec_*.h files with the same functions
 // (vec_generic.h documents each of them).
 #pragma once
 
@@ -16,7 +16,7 @@ constexpr int kLanes = 8;
 constexpr bool kHasFma = true;
 constexpr int kTileTokens = 3;   // 4 x 3 sums, 3 activations, 1 weight vector: all 16 registers
 constexpr int kFusedTokens = 2;  // 4 x 2 sums leave room for the vectors of a decoder
-constexpr int kPvVectors = 2;
+constexpr int kQueryRows = 3;
 
 using F = __m256;
 

@@ -1,4 +1,4 @@
-// Vec of AVX-512: 16 float lanes. One of three files with the same functions (vec_generic.h
+// Vec of AVX-512: 16 float lanes. One of the vec_*.h files with the same functions (vec_generic.h
 // documents each of them).
 #pragma once
 
@@ -16,7 +16,7 @@ constexpr int kLanes = 16;
 constexpr bool kHasFma = true;
 constexpr int kTileTokens = 6;   // 4 x 6 sums, 4 weight vectors: 28 of 32 registers
 constexpr int kFusedTokens = 4;  // 4 x 4 sums leave room for the vectors of a decoder
-constexpr int kPvVectors = 4;
+constexpr int kQueryRows = 6;
 
 using F = __m512;
 

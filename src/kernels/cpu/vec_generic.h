@@ -1,13 +1,17 @@
 // Vec of the base instruction set: 4 float lanes in the compiler's portable vector type (SSE2,
 // NEON, or plain code).
 //
-// The three vec_*.h files offer the same functions, and the *-inl.h algorithms are written once
-// over them:
-//   kLanes             lanes of a vector; every reduction runs lane-wise over ascending indices,
-//   then through one tree kHasFma            whether Fma rounds once kTileTokens        activation
-//   rows of the register tile of linear-inl.h (its weight rows are always 4) kFusedTokens       up
-//   to so many activation rows, weights are decoded in registers kPvVectors         vectors of a
-//   value row that attention-inl.h sums at a time
+// The vec_*.h files offer the same functions, and the *-inl.h algorithms are written once over
+// them:
+//
+//   kLanes        lanes of a vector; every reduction runs lane-wise over ascending indices, then
+//                 through one tree
+//   kHasFma       whether Fma rounds once
+//   kTileTokens   activation rows of the register tile of linear-inl.h (its weight rows are always
+//                 4)
+//   kFusedTokens  up to so many activation rows, weights are decoded in registers
+//   kQueryRows    queries of the register tile of attention_tile-inl.h
+//
 // All loads and stores may be unaligned. LoadN and StoreN touch the first n < kLanes lanes only
 // (LoadN: others are 0).
 #pragma once
@@ -23,7 +27,7 @@ constexpr bool kHasFma = false;
 constexpr int kTileTokens =
     2;  // 4 x 2 sums: with products in registers of their own, 16 are soon full
 constexpr int kFusedTokens = 2;
-constexpr int kPvVectors = 2;
+constexpr int kQueryRows = 2;
 
 using F = float __attribute__((vector_size(16)));
 using I = int32_t __attribute__((vector_size(16)));
