@@ -94,6 +94,23 @@ SamplerParams TemperatureOnly() {
   return params;
 }
 
+SamplerParams TypicalP() {
+  SamplerParams params = TemperatureOnly();
+  params.typical_p = 0.9f;
+  return params;
+}
+SamplerParams Raw() {
+  SamplerParams params = TemperatureOnly();
+  params.temperature = 1;
+  return params;
+}
+// The order of Hugging Face's and OpenAI's parameters.
+SamplerParams TemperatureFirst() {
+  SamplerParams params = Nucleus();
+  params.samplers = {"temperature", "top_p"};
+  return params;
+}
+
 void Logprobs(benchmark::State& state) {
   const auto rows = Rows(1.5f);
   size_t i = 0;
@@ -101,14 +118,21 @@ void Logprobs(benchmark::State& state) {
 }
 
 BENCHMARK_CAPTURE(Sample, Default, Default(), 0);
-BENCHMARK_CAPTURE(Sample, Penalised / 512, Penalised(), 512);
-BENCHMARK_CAPTURE(Sample, Penalised / 16384, Penalised(), 16384);
+BENCHMARK_CAPTURE(Sample, Default_Flat, Default(), 0, 2.0f);
+BENCHMARK_CAPTURE(Sample, Penalised_512, Penalised(), 512);
+BENCHMARK_CAPTURE(Sample, Penalised_16384, Penalised(), 16384);
 BENCHMARK_CAPTURE(Sample, Greedy, Greedy(), 0);
-BENCHMARK_CAPTURE(Sample, GreedyPenalised / 512, GreedyPenalised(), 512);
+BENCHMARK_CAPTURE(Sample, GreedyPenalised_512, GreedyPenalised(), 512);
 BENCHMARK_CAPTURE(Sample, TopPWithoutTopK, Nucleus(), 0);
-BENCHMARK_CAPTURE(Sample, TopPWithoutTopK / Flat, Nucleus(), 0, 2.0f);
+BENCHMARK_CAPTURE(Sample, TopPWithoutTopK_Flat, Nucleus(), 0, 2.0f);
+BENCHMARK_CAPTURE(Sample, TemperatureFirst, TemperatureFirst(), 0);
+BENCHMARK_CAPTURE(Sample, TemperatureFirst_Flat, TemperatureFirst(), 0, 2.0f);
 BENCHMARK_CAPTURE(Sample, MinPWithoutTopK, MinP(), 0);
+BENCHMARK_CAPTURE(Sample, MinPWithoutTopK_Flat, MinP(), 0, 2.0f);
 BENCHMARK_CAPTURE(Sample, TemperatureOnly, TemperatureOnly(), 0);
+BENCHMARK_CAPTURE(Sample, TemperatureOnly_Flat, TemperatureOnly(), 0, 2.0f);
+BENCHMARK_CAPTURE(Sample, Raw, Raw(), 0);
+BENCHMARK_CAPTURE(Sample, TypicalP, TypicalP(), 0);
 BENCHMARK(Logprobs);
 
 }  // namespace

@@ -1,6 +1,6 @@
-# One row per instruction set: name and compile flags. src/kernels/cpu/isa_<name>.cc is compiled with
-# these flags, and with no others may any object use the instruction set (ADR 0003). Every other file is
-# built for the base x86-64 (or the host's base ABI), so one binary runs on any machine and picks at start.
+# One row per instruction set: name and compile flags. src/kernels/cpu/isa_<name>.cc, and rows_<name>.cc where there
+# is one, are compiled with these flags, and with no others may any object use the instruction set (ADR 0003). Every
+# other file is built for the base x86-64 (or the host's base ABI), so one binary runs on any machine and picks at start.
 # -ffp-contract=off: kernels say where a multiply-add rounds once, since results must not depend on the
 # compiler's choice between two loops that compute the same row.
 # -Wno-uninitialized: GCC 12 warns of its own avx512fintrin.h (GCC bug 105593).

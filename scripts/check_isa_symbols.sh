@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the objects that are compiled for one instruction set: each may define only its table getter.
-# The probes of `lucid limits` are such objects too.
+# The row kernels of the samplers and the probes of `lucid limits` are such objects too.
 #
 #   scripts/check_isa_symbols.sh BUILD_DIR
 #
@@ -8,8 +8,8 @@
 # program, and then a CPU without that instruction set would stop in code that has nothing to do with kernels (ADR 0003).
 set -eu
 build=${1:?usage: check_isa_symbols.sh BUILD_DIR}
-objects=$(find "$build" \( -name 'isa_*.cc.o' -o -name 'probe_*.cc.o' \) ! -name '*_test.cc.o')
-[ -n "$objects" ] || { echo "no isa_*.cc.o or probe_*.cc.o below $build: build liblucid first" >&2; exit 1; }
+objects=$(find "$build" \( -name 'isa_*.cc.o' -o -name 'rows_*.cc.o' -o -name 'probe_*.cc.o' \) ! -name '*_test.cc.o')
+[ -n "$objects" ] || { echo "no isa_*.cc.o, rows_*.cc.o or probe_*.cc.o below $build: build liblucid first" >&2; exit 1; }
 
 status=0
 for object in $objects; do

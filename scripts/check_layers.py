@@ -26,7 +26,7 @@ ONLY = {
     "text": {"base"},            # the tokenizer is testable without a tensor
     "store": {"base"},           # the store moves files; it does not read them
     "dist": {"base"},
-    "decode": {"base"},          # sampling is testable without a model
+    "decode": {"base", "tensor", "kernels"},  # sampling is testable without a model
     "plan": {"base", "tensor"},  # never sees kernels
     "models": {"base", "tensor", "plan", "format"},  # a model is a plan: no kernels, no tokenizers
     "kv": {"base", "tensor", "plan"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <optional>
 
 #include "base/rng.h"
 #include "decode/samplers/logit_row.h"
@@ -98,10 +99,17 @@ LogitRow& RowBuffer() {
   return buffer;
 }
 
+double WeightOneByOne(const LogitRow& row, double max) {
+  double sum = 0;
+  row.ForEach([&](const Candidate& c) { sum += std::exp(c.logit - max); });
+  return sum;
+}
+
 }  // namespace
 
 struct SamplerChain::Impl {
   SamplerParams params;
+  const RowKernels* kernels = nullptr;
   std::vector<const SamplerStage*> stages;  // those that do something, in order
 
   Status CheckVocabulary(size_t vocab) const {
@@ -116,18 +124,25 @@ struct SamplerChain::Impl {
   }
 
   // Fills `candidates` from the logits and runs the first stages, as many as can do without a list
-  // of all tokens (none with `listed`). Returns how many ran.
-  size_t RunFront(std::span<const float> logits, const StageInput& input, bool listed,
-                  Candidates& candidates) const {
+  // of all tokens (none with `listed`). Where that is all of them and a draw is asked for, the
+  // candidate it picks may be the only one left. Returns how many ran.
+  size_t RunFront(std::span<const float> logits, const StageInput& input,
+                  std::optional<double> draw, bool listed, Candidates& candidates) const {
     LogitRow& row = RowBuffer();
-    row.Reset(logits);
+    row.Reset(logits, *kernels);
     candidates.clear();
     size_t n = 0;
     if (!listed) {
-      while (n < stages.size() && stages[n]->adjust_row != nullptr)
-        stages[n++]->adjust_row(input, row);
-      const bool selects = n < stages.size() && stages[n]->select != nullptr;
-      if (selects && stages[n]->select(input, row, candidates)) return n + 1;
+      while (n < stages.size() && stages[n]->adjust_row != nullptr &&
+             stages[n]->adjust_row(input, row))
+        ++n;
+      if (n == stages.size()) {
+        const auto drawn = draw && row.CanWeigh() ? row.Draw(*draw) : std::nullopt;
+        if (drawn) candidates.push_back(*drawn);
+        if (drawn) return n;
+      } else if (stages[n]->select != nullptr && stages[n]->select(input, row, candidates)) {
+        return n + 1;
+      }
     }
     candidates.clear();
     candidates.reserve(logits.size());
@@ -146,11 +161,12 @@ struct SamplerChain::Impl {
                "the sampling stage {} forbids every token that the model allows", stage.name);
   }
 
-  // Runs the stages. At least one candidate is left on success.
-  Status RunStages(std::span<const float> logits, const StageInput& input, SampleReport* report,
-                   int report_top, Candidates& candidates) const {
+  // Runs the stages; `draw` as in RunFront. At least one candidate is left on success.
+  Status RunStages(std::span<const float> logits, const StageInput& input,
+                   std::optional<double> draw, SampleReport* report, int report_top,
+                   Candidates& candidates) const {
     LUCID_RETURN_IF_ERROR(CheckVocabulary(logits.size()));
-    const size_t first = RunFront(logits, input, report != nullptr, candidates);
+    const size_t first = RunFront(logits, input, draw, report != nullptr, candidates);
     if (candidates.empty()) return NoCandidate(logits);
     const auto top = static_cast<size_t>(std::max(report_top, 0));
     if (report != nullptr) {
@@ -172,7 +188,7 @@ struct SamplerChain::Impl {
   }
 };
 
-Result<SamplerChain> SamplerChain::Create(const SamplerParams& params) {
+Result<SamplerChain> SamplerChain::Create(const SamplerParams& params, const RowKernels& kernels) {
   if (params.min_keep < 1) {
     return Err(ErrorCode::kInvalidArgument, "min_keep is {}, but must be 1 or more",
                params.min_keep);
@@ -203,6 +219,7 @@ Result<SamplerChain> SamplerChain::Create(const SamplerParams& params) {
 
   auto impl = std::make_unique<Impl>();
   impl->params = params;
+  impl->kernels = &kernels;
   const bool greedy = params.temperature == 0;
   for (const SamplerStage* stage : named) {
     if (greedy && stage->kind != StageKind::kAdjust) continue;
@@ -217,12 +234,12 @@ Result<int32_t> SamplerChain::Sample(std::span<const float> logits, std::span<co
                                      uint64_t position, SampleReport* report,
                                      int report_top) const {
   Candidates& candidates = CandidateBuffer();
-  LUCID_RETURN_IF_ERROR(impl_->RunStages(logits, StageInput{impl_->params, prompt, reply}, report,
-                                         report_top, candidates));
+  const double u = UniformDraw(impl_->params.seed, request, position);
+  LUCID_RETURN_IF_ERROR(impl_->RunStages(logits, StageInput{impl_->params, prompt, reply}, u,
+                                         report, report_top, candidates));
   const Weights weights = SoftmaxWeights(candidates);
   const bool certain = candidates.size() == 1;
-  const double u = certain ? 0 : UniformDraw(impl_->params.seed, request, position);
-  const size_t chosen = InverseCdf(weights, u);
+  const size_t chosen = InverseCdf(weights, certain ? 0 : u);
   if (report != nullptr) {
     report->draw = certain ? std::nan("") : u;
     report->final_prob = weights.values[chosen] / weights.sum;
@@ -234,8 +251,8 @@ Result<std::vector<TokenProb>> SamplerChain::Distribution(std::span<const float>
                                                           std::span<const int32_t> prompt,
                                                           std::span<const int32_t> reply) const {
   Candidates candidates;
-  LUCID_RETURN_IF_ERROR(
-      impl_->RunStages(logits, StageInput{impl_->params, prompt, reply}, nullptr, 0, candidates));
+  LUCID_RETURN_IF_ERROR(impl_->RunStages(logits, StageInput{impl_->params, prompt, reply},
+                                         std::nullopt, nullptr, 0, candidates));
   const Weights weights = SoftmaxWeights(candidates);
   const double log_sum = std::log(weights.sum);
   std::vector<TokenProb> result;
@@ -264,17 +281,16 @@ SamplerChain::SamplerChain(SamplerChain&&) noexcept = default;
 SamplerChain& SamplerChain::operator=(SamplerChain&&) noexcept = default;
 SamplerChain::~SamplerChain() = default;
 
-LogprobResult RawLogprobs(std::span<const float> logits, int32_t chosen, int n_top) {
+LogprobResult RawLogprobs(std::span<const float> logits, int32_t chosen, int n_top,
+                          const RowKernels& kernels) {
   LogprobResult result;
   const auto wanted = std::min(static_cast<size_t>(std::max(n_top, 0)), logits.size());
   result.chosen = -INFINITY;
   LogitRow& row = RowBuffer();
-  row.Reset(logits);
+  row.Reset(logits, kernels);
   const float max = row.Max();
   if (max > -INFINITY) {
-    double sum = 0;
-    row.ForEach([&](const Candidate& c) { sum += std::exp(c.logit - static_cast<double>(max)); });
-    const double log_sum = std::log(sum);
+    const double log_sum = std::log(row.CanWeigh() ? row.Weight() : WeightOneByOne(row, max));
     Candidates likely;
     if (wanted > 0) row.Largest(wanted, likely);
     result.top = TopOf(std::move(likely), wanted, max, log_sum);

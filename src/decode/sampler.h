@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/rows.h"
 
 namespace lucid {
 
@@ -66,13 +67,15 @@ struct LogprobResult {
   float chosen = 0;
   std::vector<TokenProb> top;  // n most likely, ties by lower id first
 };
-LogprobResult RawLogprobs(std::span<const float> logits, int32_t chosen, int n_top);
+LogprobResult RawLogprobs(std::span<const float> logits, int32_t chosen, int n_top,
+                          const RowKernels& kernels = BestRowKernels());
 
 class SamplerChain {
  public:
   // kInvalidArgument names the parameter and its range (NaN, negative temperature, unknown or
-  // repeated stage name).
-  static Result<SamplerChain> Create(const SamplerParams& params);
+  // repeated stage name). The kernels are only a matter of time, never of what is drawn.
+  static Result<SamplerChain> Create(const SamplerParams& params,
+                                     const RowKernels& kernels = BestRowKernels());
 
   // Picks a token for `position` (index of the new token in its sequence). `prompt` and `reply` are
   // the tokens so far; `request` keys the generator. Fills `report` unless nullptr (top candidates:

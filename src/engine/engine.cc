@@ -339,7 +339,8 @@ Result<std::unique_ptr<ActiveRequest>> Engine::Impl::Activate(Request request) {
   LUCID_RETURN_IF_ERROR(CheckReplies(request));
   LUCID_RETURN_IF_ERROR(CheckCache(request));
   LUCID_RETURN_IF_ERROR(StopMatcher::Create(request.stop));
-  LUCID_ASSIGN_OR_RETURN(SamplerChain sampler, SamplerChain::Create(request.sampling));
+  LUCID_ASSIGN_OR_RETURN(SamplerChain sampler,
+                         SamplerChain::Create(request.sampling, runner->row_kernels()));
   if (!request.forced_reply.empty()) request.max_tokens = std::ssize(request.forced_reply);
 
   const int64_t n_prompt = std::ssize(request.prompt);

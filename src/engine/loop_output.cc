@@ -49,7 +49,8 @@ void EngineLoop::PickTokens() {
     if (row.reply->done) continue;
     if (request.beam) {
       const int n_candidates = std::max(2 * request.beam->width(), request.request.n_logprobs);
-      row.reply->candidates = RawLogprobs(LogitsOf(row), 0, n_candidates).top;
+      row.reply->candidates =
+          RawLogprobs(LogitsOf(row), 0, n_candidates, parts_.runner->row_kernels()).top;
       scheduler_.SetBlocked(row.sequence, true);
       beam_requests_.push_back(&request);
       continue;
@@ -110,7 +111,8 @@ void EngineLoop::PickOne(Pick& pick) const {
     out.id = *id;
     if (asked.explain) out.explain = std::move(report);
   }
-  if (asked.n_logprobs >= 0) out.logprobs = RawLogprobs(logits, out.id, asked.n_logprobs);
+  if (asked.n_logprobs >= 0)
+    out.logprobs = RawLogprobs(logits, out.id, asked.n_logprobs, parts_.runner->row_kernels());
   pick.output = std::move(out);
 }
 

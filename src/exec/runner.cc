@@ -36,6 +36,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
     }
   }
   runner->isa_ = tables.front()->isa;
+  runner->row_kernels_ = &RowKernelsOf(tables);
   Sizes sizes;
   sizes.tokens = options.max_tokens;
   sizes.outputs = options.max_outputs;

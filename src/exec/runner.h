@@ -19,6 +19,7 @@
 #include "exec/batch.h"
 #include "exec/bind.h"
 #include "exec/observer.h"
+#include "kernels/rows.h"
 #include "kv/kv_storage.h"
 #include "models/load.h"
 
@@ -79,6 +80,8 @@ class Runner {
   Numerics numerics() const { return options_.numerics; }
   // The best instruction set of the kernels; "reference" for that backend.
   std::string_view isa() const { return isa_; }
+  // For the samplers, under the same ceiling.
+  const RowKernels& row_kernels() const { return *row_kernels_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }
 
  private:
@@ -104,6 +107,7 @@ class Runner {
   ThreadGovernor batch_threads_{1};
   RunnerOptions options_;
   std::string_view isa_;
+  const RowKernels* row_kernels_ = nullptr;
   int64_t vocab_ = 0;
   StepView last_step_;
 };

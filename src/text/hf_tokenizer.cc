@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "text/hf_json_reader.h"
 #include "text/hf_steps.h"
-#include "text/piece_table.h"
 
 namespace lucid {
 namespace {
@@ -72,6 +71,12 @@ bool IsByteToken(std::string_view piece) {
          piece[5] == '>';
 }
 
+// The lowest id of an entry, or -1: for a few names a table of all entries would take longer.
+TokenId FindToken(const VocabSpec& spec, std::string_view piece) {
+  const auto it = std::find(spec.tokens.begin(), spec.tokens.end(), piece);
+  return it == spec.tokens.end() ? -1 : static_cast<TokenId>(it - spec.tokens.begin());
+}
+
 class Parser {
  public:
   explicit Parser(HfTokenizerJson json) : json_(std::move(json)) {}
@@ -114,7 +119,7 @@ class Parser {
       LUCID_RETURN_IF_ERROR(ReadWordPiece(model));
     }
     if (!unknown.empty()) {
-      spec_.unk_id = PieceTable(spec_.tokens).Find(unknown);
+      spec_.unk_id = FindToken(spec_, unknown);
       if (spec_.unk_id >= 0) spec_.kinds[static_cast<size_t>(spec_.unk_id)] = TokenKind::kUnknown;
     }
     MarkByteTokens();
@@ -192,6 +197,9 @@ class Parser {
     if (json_.vocab.empty())
       return Err(ErrorCode::kInvalidFile, "model.vocab is empty or not there");
     const size_t limit = json_.vocab.size() * 2 + kSpareIds;
+    spec_.tokens.reserve(json_.vocab.size());
+    spec_.kinds.reserve(json_.vocab.size());
+    spec_.outside_model.reserve(json_.vocab.size());
     for (auto& [piece, id] : json_.vocab) {
       if (static_cast<uint64_t>(id) >= limit) {
         return Err(ErrorCode::kInvalidFile,
@@ -339,7 +347,6 @@ void SetAddEos(VocabSpec& spec, bool add) {
 
 Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spec) {
   LUCID_ASSIGN_OR_RETURN(const Json config, ParseObject(json));
-  const PieceTable table(spec.tokens);
   const std::array<std::pair<const char*, TokenId*>, 6> names = {{{"bos_token", &spec.bos_id},
                                                                   {"eos_token", &spec.eos_id},
                                                                   {"unk_token", &spec.unk_id},
@@ -349,7 +356,7 @@ Result<std::string> ApplyHfTokenizerConfig(std::string_view json, VocabSpec& spe
   for (const auto& [key, id] : names) {
     LUCID_ASSIGN_OR_RETURN(const std::string text, TokenText(config, key));
     // The model's own unknown token stays: only it is what encoding writes.
-    if (!text.empty() && *id < 0 && id != &spec.unk_id) *id = table.Find(text);
+    if (!text.empty() && *id < 0 && id != &spec.unk_id) *id = FindToken(spec, text);
   }
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
     const Json& value = Member(config, key);

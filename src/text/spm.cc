@@ -8,6 +8,11 @@
 #include "text/unicode.h"
 
 namespace lucid {
+namespace {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // "▁"
+
+}  // namespace
 
 SpmModel::SpmModel(const ModelVocab& vocab)
     : vocab_(vocab), rank_(vocab.spec().tokens.size()), memo_(vocab.spec().tokens.size()) {
@@ -22,6 +27,19 @@ SpmModel::SpmModel(const ModelVocab& vocab)
     if (i > 0 && scores[order[i]] < scores[order[i - 1]]) ++rank;
     rank_[order[i]] = rank;
   }
+  for (size_t byte = 0; byte < ascii_.size(); ++byte) {
+    const char c = static_cast<char>(byte);
+    ascii_[byte] = vocab.FindOrdinary({&c, 1});
+  }
+  metaspace_ = vocab.FindOrdinary(kMetaspace);
+}
+
+SpmModel::Character SpmModel::CharacterAt(std::string_view word, size_t at) const {
+  const auto first = static_cast<unsigned char>(word[at]);
+  if (first < ascii_.size()) return {ascii_[first], 1};
+  if (word.substr(at).starts_with(kMetaspace)) return {metaspace_, kMetaspace.size()};
+  const Utf8Char c = DecodeUtf8(word, at);
+  return {c.code < 0 ? -1 : vocab_.FindOrdinary(word.substr(at, c.length)), c.length};
 }
 
 TokenId SpmModel::Joined(std::string_view word, const MergeSymbol& left,
@@ -41,9 +59,8 @@ void SpmModel::Encode(std::string_view word, std::vector<TokenId>& out) const {
   thread_local std::vector<MergeSymbol> symbols;
   symbols.clear();
   for (size_t at = 0; at < word.size();) {
-    const Utf8Char c = DecodeUtf8(word, at);
-    const TokenId id = c.code < 0 ? -1 : vocab_.FindOrdinary(word.substr(at, c.length));
-    symbols.push_back({.id = id, .begin = static_cast<uint32_t>(at), .length = c.length});
+    const Character c = CharacterAt(word, at);
+    symbols.push_back({.id = c.id, .begin = static_cast<uint32_t>(at), .length = c.length});
     at += c.length;
   }
   LinkSymbols(symbols);

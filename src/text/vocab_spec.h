@@ -103,7 +103,10 @@ struct DecoderSpec {
 // thousands, and a pair of strings for each would cost more than all that is done with them.
 class MergeList {
  public:
-  void reserve(size_t n) { ends_.reserve(n); }
+  void reserve(size_t n) {
+    ends_.reserve(n);
+    bytes_.reserve(n * kUsualBytes);
+  }
   void emplace_back(std::string_view left, std::string_view right) {
     bytes_.append(left);
     const size_t middle = bytes_.size();
@@ -121,6 +124,7 @@ class MergeList {
   }
 
  private:
+  static constexpr size_t kUsualBytes = 16;
   struct Ends {
     size_t left, right;
   };

@@ -38,10 +38,12 @@ void Apply(const StageInput& input, Candidates& candidates) {
   if (forbids) std::erase_if(candidates, [](const Candidate& c) { return c.logit == -INFINITY; });
 }
 
-void AdjustRow(const StageInput& input, LogitRow& row) {
+bool AdjustRow(const StageInput& input, LogitRow& row) {
+  if (row.searched()) return false;
   for (const auto& [id, bias] : input.params.logit_bias) {
     if (float* logit = row.Find(id)) *logit += bias;
   }
+  return true;
 }
 
 bool Active(const SamplerParams& params) {

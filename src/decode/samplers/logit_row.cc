@@ -1,5 +1,6 @@
 #include "decode/samplers/logit_row.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -7,92 +8,31 @@
 #include "decode/samplers/select.h"
 
 namespace lucid {
-namespace {
-
-// The loops below keep four sums or maxima side by side, so that the compiler can use vectors
-// without reordering anything.
-constexpr size_t kLanes = 4;
-
-float Larger(float x, float most) {
-  return x > most ? x : most;  // `most` where x is NaN
-}
-
-// The largest of 64 numbers, NaN left out.
-float LargestOf(const float* x) {
-  std::array<float, kLanes> most;
-  for (size_t j = 0; j < kLanes; ++j) {
-    float a = -INFINITY, b = -INFINITY, c = -INFINITY, d = -INFINITY;
-    for (size_t i = j; i < 64; i += 16) {
-      a = Larger(x[i], a);
-      b = Larger(x[i + 4], b);
-      c = Larger(x[i + 8], c);
-      d = Larger(x[i + 12], d);
-    }
-    most[j] = Larger(Larger(a, b), Larger(c, d));
-  }
-  return Larger(Larger(most[0], most[1]), Larger(most[2], most[3]));
-}
-
-// exp(y) for -87 <= y <= 0 as 2^(n + f) with n whole, |f| <= 1/2 and the Taylor polynomial of 2^f.
-// Off by less than 2e-6 of itself for y >= -30; below, a vocabulary's sum is nothing.
-float RoughExp(float y) {
-  const float t = y * 1.44269504f;
-  const float shifted = t + 12582912.0f;  // 1.5 * 2^23: the last bits of the sum are round(t)
-  const float f = t - (shifted - 12582912.0f);
-  const uint32_t n = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(12582912.0f);
-  float power = 1.54035304e-4f;  // ln(2)^6 / 6!
-  power = power * f + 1.33335581e-3f;
-  power = power * f + 9.61812911e-3f;
-  power = power * f + 5.55041087e-2f;
-  power = power * f + 2.40226507e-1f;
-  power = power * f + 6.93147181e-1f;
-  power = power * f + 1.0f;
-  return power * std::bit_cast<float>((n + 127) << 23);
-}
-
-// Sum of exp(x - max) over those of 64 numbers that are below `limit`; `floor` is max - 87. The
-// bounds of x are operands, as constant ones make the compiler split the loop by cases.
-float WeightBelow(const float* x, float max, float floor, float limit) {
-  std::array<float, kLanes> sums;
-  for (size_t j = 0; j < kLanes; ++j) {
-    float sum = 0;
-    for (size_t i = 0; i < 64; i += kLanes) {
-      const float logit = x[i + j];
-      float y = Larger(logit, floor);
-      y = y < max ? y : max;
-      const float below = logit < limit ? 1.0f : 0.0f;
-      sum += below * RoughExp(y - max);
-    }
-    sums[j] = sum;
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-}  // namespace
-
-void LogitRow::Reset(std::span<const float> logits) {
+void LogitRow::Reset(std::span<const float> logits, const RowKernels& kernels) {
   logits_ = logits;
-  patch_of_block_.assign((logits.size() + kBlock - 1) / kBlock, -1);
-  patches_.clear();
+  kernels_ = &kernels;
+  is_patched_.assign((logits.size() + kBlock - 1) / kBlock, 0);
   maxima_.clear();
+  weights_.clear();
+  scale_ = {};
   // So that every block has its full length.
   if (logits.size() % kBlock != 0) Patch(n_blocks() - 1);
 }
 
-LogitRow::Block& LogitRow::Patch(size_t block) {
-  int32_t& patch = patch_of_block_[block];
-  if (patch < 0) {
-    patch = static_cast<int32_t>(patches_.size());
-    Block& copy = patches_.emplace_back();
+float* LogitRow::Patch(size_t block) {
+  if (is_patched_[block] == 0) {
+    is_patched_[block] = 1;
+    if (patched_.size() < n_blocks() * kBlock) patched_.resize(n_blocks() * kBlock);
     const auto from = logits_.subspan(block * kBlock);
-    const auto end = std::copy_n(from.begin(), std::min(kBlock, from.size()), copy.begin());
-    std::fill(end, copy.end(), -INFINITY);
+    const auto to = patched_.begin() + static_cast<ptrdiff_t>(block * kBlock);
+    const auto end = std::copy_n(from.begin(), std::min(kBlock, from.size()), to);
+    std::fill(end, to + kBlock, -INFINITY);
   }
-  return patches_[static_cast<size_t>(patch)];
+  return &patched_[block * kBlock];
 }
 
 float* LogitRow::Find(int32_t id) {
-  LUCID_CHECK(maxima_.empty(), "a logit is changed after a search");
+  LUCID_CHECK(!searched(), "a logit is changed after a search");
   if (id < 0 || static_cast<size_t>(id) >= logits_.size()) return nullptr;
   float& logit = Patch(static_cast<size_t>(id) / kBlock)[static_cast<size_t>(id) % kBlock];
   if (!(logit > -INFINITY)) return nullptr;
@@ -100,14 +40,36 @@ float* LogitRow::Find(int32_t id) {
   return &logit;
 }
 
-void LogitRow::FindMaxima() {
-  if (!maxima_.empty()) return;
-  max_ = -INFINITY;
-  maxima_.resize(n_blocks());
-  for (size_t block = 0; block < n_blocks(); ++block) {
-    maxima_[block] = std::min(LargestOf(BlockAt(block)), FLT_MAX);
-    max_ = std::max(max_, maxima_[block]);
+template <typename Visit>
+void LogitRow::ForRuns(const Visit& visit) const {
+  for (size_t first = 0; first < n_blocks();) {
+    const float* x = BlockAt(first);
+    size_t end = first + 1;
+    while (end < n_blocks() && is_patched_[end] == is_patched_[first]) ++end;
+    visit(x, first, static_cast<int64_t>(end - first));
+    first = end;
   }
+}
+
+void LogitRow::FindMaxima() {
+  if (searched()) return;
+  maxima_.resize(n_blocks());
+  max_ = -INFINITY;
+  ForRuns([this](const float* x, size_t first, int64_t n) {
+    max_ = std::max(max_, kernels_->maxima(x, n, &maxima_[first]));
+  });
+  if (max_ < INFINITY) return;
+  for (float& most : maxima_) most = std::min(most, FLT_MAX);
+  max_ = FLT_MAX;
+}
+
+void LogitRow::Temper(float temperature) {
+  LUCID_CHECK(!scale_.tempered);
+  FindMaxima();
+  if (max_ == -INFINITY) return;
+  scale_ = {.max = max_, .tempered = true, .temperature = temperature};
+  for (float& most : maxima_) most = LogitOf(most);
+  max_ = 0;
 }
 
 float LogitRow::Max() {
@@ -121,19 +83,21 @@ Candidate LogitRow::Best() {
   const auto block =
       static_cast<size_t>(std::find(maxima_.begin(), maxima_.end(), max) - maxima_.begin());
   const float* x = BlockAt(block);
-  const float* best = std::find_if(x, x + kBlock, [max](float logit) { return logit >= max; });
+  const float* best = std::find_if(x, x + kBlock, [&](float y) { return LogitOf(y) >= max; });
   return {static_cast<int32_t>(block * kBlock) + static_cast<int32_t>(best - x), max};
 }
 
 void LogitRow::AtLeast(double limit, Candidates& out) {
   FindMaxima();
   out.clear();
+  const float x_limit = SmallestWith(limit);
   for (size_t block = 0; block < n_blocks(); ++block) {
     if (maxima_[block] < limit) continue;
     const float* x = BlockAt(block);
-    for (size_t i = 0; i < kBlock; ++i) {
-      if (x[i] >= limit && x[i] > -INFINITY)
-        out.push_back({static_cast<int32_t>(block * kBlock + i), std::min(x[i], FLT_MAX)});
+    for (uint64_t bits = kernels_->at_least(x, x_limit); bits != 0; bits &= bits - 1) {
+      const auto i = static_cast<size_t>(std::countr_zero(bits));
+      const float logit = LogitOf(x[i]);
+      if (logit >= limit) out.push_back({static_cast<int32_t>(block * kBlock + i), logit});
     }
   }
 }
@@ -147,33 +111,81 @@ void LogitRow::Largest(size_t k, Candidates& out) {
   std::erase_if(out, [limit](const Candidate& c) { return c.logit < limit; });
 }
 
-double LogitRow::TailWeight(float limit) {
-  const float max = Max();
-  LUCID_CHECK(std::abs(max) <= kMaxForTail);
-  double sum = 0;
-  for (size_t block = 0; block < n_blocks(); ++block)
-    sum += WeightBelow(BlockAt(block), max, max - 87.0f, limit);
-  return sum;
+// Not above any number of the row whose logit is `limit` or more, and above -inf.
+float LogitRow::SmallestWith(double limit) const {
+  double x = limit;
+  if (scale_.tempered) {
+    x = limit * scale_.temperature + scale_.max;
+    // More than LogitOf rounds off, be its result subnormal, and this line.
+    x -= 1e-6 * (std::abs(limit) * scale_.temperature + std::abs(scale_.max)) +
+         1e-44 * scale_.temperature;
+  }
+  if (!(x > -FLT_MAX)) return -FLT_MAX;
+  return std::nextafter(static_cast<float>(std::min<double>(x, FLT_MAX)), -FLT_MAX);
 }
 
-float LogitRow::LimitOfWeight(double weight) {
-  // Candidates by their distance from the largest logit.
+bool LogitRow::CanWeigh() {
+  FindMaxima();
+  const float max = scale_.tempered ? scale_.max : max_;
+  return max > -INFINITY && max < FLT_MAX;
+}
+
+void LogitRow::FindWeights() {
+  LUCID_CHECK(CanWeigh());
+  if (!weights_.empty()) return;
+  weights_.resize(n_blocks());
+  if (!scale_.tempered) scale_.max = max_;
+  ForRuns([this](const float* x, size_t first, int64_t n) {
+    kernels_->weights(x, n, scale_, &weights_[first]);
+  });
+  weight_ = 0;
+  for (const double weight : weights_) weight_ += weight;
+}
+
+double LogitRow::Weight() {
+  FindWeights();
+  return weight_;
+}
+
+std::optional<Candidate> LogitRow::Draw(double u) {
+  FindWeights();
+  const double doubt = kError * weight_;
+  const double target = u * weight_;
+  double sum = 0;
+  size_t block = 0;
+  while (block < n_blocks() && sum + weights_[block] <= target) sum += weights_[block++];
+  if (block == n_blocks()) return std::nullopt;
+  const float* x = BlockAt(block);
+  for (size_t i = 0; i < kBlock; ++i) {
+    if (!(x[i] > -INFINITY)) continue;
+    const double before = sum;
+    sum += std::exp(LogitOf(x[i]) - static_cast<double>(max_));
+    if (sum <= target) continue;
+    const bool none_earlier = before == 0 || before < target - doubt;
+    if (!none_earlier || sum <= target + doubt) return std::nullopt;
+    return Candidate{static_cast<int32_t>(block * kBlock + i), LogitOf(x[i])};
+  }
+  return std::nullopt;
+}
+
+float LogitRow::LimitOfWeight(double weight, float below, size_t stride) {
+  // Candidates by their distance from `below`.
   constexpr size_t kSteps = 1024;
   constexpr float kPerUnit = 32;
   std::array<uint32_t, kSteps> counts{};
-  const float max = Max();
-  for (size_t block = 0; block < n_blocks(); ++block) {
+  for (size_t block = stride / 2; block < n_blocks(); block += stride) {
     const float* x = BlockAt(block);
     for (size_t i = 0; i < kBlock; ++i) {
-      const float step = (max - x[i]) * kPerUnit;
-      if (step < kSteps) ++counts[step > 0 ? static_cast<size_t>(step) : 0];
+      const float step = (below - LogitOf(x[i])) * kPerUnit;
+      if (step > 0 && step < kSteps) ++counts[static_cast<size_t>(step)];
     }
   }
+  const double first = std::exp(static_cast<double>(below) - Max()) * static_cast<double>(stride);
   double sum = 0;
   size_t step = 0;
   for (; step < kSteps && sum < weight; ++step)
-    sum += counts[step] * std::exp(-(static_cast<double>(step) + 0.5) / kPerUnit);
-  return max - static_cast<float>(step) / kPerUnit;
+    sum += counts[step] * first * std::exp(-(static_cast<double>(step) + 0.5) / kPerUnit);
+  return below - static_cast<float>(step) / kPerUnit;
 }
 
 }  // namespace lucid

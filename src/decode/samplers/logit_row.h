@@ -8,15 +8,16 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "decode/samplers/stage.h"
+#include "kernels/rows.h"
 
 namespace lucid {
 
@@ -24,14 +25,18 @@ class LogitRow {
  public:
   // Begins with other logits, which must outlive their use. +inf counts as the largest finite
   // number; -inf and NaN are no candidates.
-  void Reset(std::span<const float> logits);
+  void Reset(std::span<const float> logits, const RowKernels& kernels);
 
   size_t size() const { return logits_.size(); }
-  size_t n_blocks() const { return patch_of_block_.size(); }
+  size_t n_blocks() const { return is_patched_.size(); }
 
   // The logit of `id`, to be changed; nullptr if it is no candidate or no token. Holds until the
-  // next Find. Not after one of the functions below.
+  // next Find. Only while nothing has been searched.
   float* Find(int32_t id);
+  bool searched() const { return !maxima_.empty(); }
+
+  // From now on each logit is (logit - Max()) / temperature, rounded to float; once at most.
+  void Temper(float temperature);
 
   // The largest logit; -inf if there is no candidate.
   float Max();
@@ -46,31 +51,48 @@ class LogitRow {
   template <typename Visit>
   void ForEach(const Visit& visit) const;
 
-  // Sum of exp(logit - Max()) over the candidates below `limit`, in float: off by at most
-  // kTailError of itself, and 1e-10. |Max()| <= kMaxForTail.
-  double TailWeight(float limit);
-  static constexpr double kTailError = 5e-6;
-  static constexpr float kMaxForTail = 1e6f;
-  // A limit at and above which the candidates' sum of exp(logit - Max()) is about `weight`; a
-  // guess, good to a percent.
-  float LimitOfWeight(double weight);
+  // Whether the functions below may be called: there are candidates, and none stands for +inf.
+  bool CanWeigh();
+  // The sum of exp(logit - Max()) over all candidates, off by at most kError of itself, which
+  // covers the order in which others add the same weights too.
+  double Weight();
+  static constexpr double kError = 1e-9;
+  // The first candidate at which the sum of exp(logit - Max()) exceeds u times that of all;
+  // nothing where kError leaves a doubt which one that is.
+  std::optional<Candidate> Draw(double u);
+  // A limit below `below` such that the candidates from it up to `below` have about this weight
+  // together; a guess, from every `stride`-th block.
+  float LimitOfWeight(double weight, float below, size_t stride);
 
  private:
-  static constexpr size_t kBlock = 64;
-  using Block = std::array<float, kBlock>;
+  static constexpr size_t kBlock = kRowBlock;
 
   const float* BlockAt(size_t block) const {
-    const int32_t patch = patch_of_block_[block];
-    return patch < 0 ? &logits_[block * kBlock] : patches_[static_cast<size_t>(patch)].data();
+    return (is_patched_[block] != 0 ? patched_.data() : logits_.data()) + block * kBlock;
   }
-  Block& Patch(size_t block);
+  // The logit that a number of the row stands for.
+  float LogitOf(float x) const {
+    x = std::min(x, FLT_MAX);
+    if (!scale_.tempered) return x;
+    return static_cast<float>((static_cast<double>(x) - scale_.max) / scale_.temperature);
+  }
+  float SmallestWith(double limit) const;
+  float* Patch(size_t block);
+  // Calls visit(x, first, n) for runs of blocks that lie end to end from x.
+  template <typename Visit>
+  void ForRuns(const Visit& visit) const;
   void FindMaxima();
+  void FindWeights();
 
   std::span<const float> logits_;
-  std::vector<int32_t> patch_of_block_;  // -1: the block lies in logits_
-  std::vector<Block> patches_;
-  std::vector<float> maxima_;  // of each block; empty until they are needed
+  const RowKernels* kernels_ = nullptr;
+  std::vector<uint8_t> is_patched_;  // 1: the block lies in patched_, not in logits_
+  std::vector<float> patched_;       // as long as the row; its other blocks hold anything
+  RowScale scale_;
+  std::vector<float> maxima_;  // largest logit of each block; empty until they are needed
   float max_ = 0;
+  std::vector<double> weights_;  // of each block; empty until they are needed
+  double weight_ = 0;
 };
 
 template <typename Visit>
@@ -79,7 +101,7 @@ void LogitRow::ForEach(const Visit& visit) const {
     const float* x = BlockAt(block);
     for (size_t i = 0; i < kBlock; ++i) {
       if (x[i] > -INFINITY)
-        visit(Candidate{static_cast<int32_t>(block * kBlock + i), std::min(x[i], FLT_MAX)});
+        visit(Candidate{static_cast<int32_t>(block * kBlock + i), LogitOf(x[i])});
     }
   }
 }

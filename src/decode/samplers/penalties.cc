@@ -5,8 +5,8 @@
 // presence (once) are subtracted for tokens of the reply alone (the formula of the OpenAI API
 // reference).
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "decode/samplers/logit_row.h"
 #include "decode/samplers/stage.h"
@@ -19,52 +19,41 @@ struct TokenCount {
   int count = 0;
 };
 
-// Adds `tokens` to a table of counts by open addressing; a count of 0 is a free slot. A long
-// conversation repeats itself: sorting all of it at every token would cost more than the choice.
-void CountTokens(std::span<const int32_t> tokens, std::vector<TokenCount>& table) {
-  const size_t mask = table.size() - 1;
-  for (const int32_t id : tokens) {
-    size_t at = static_cast<uint32_t>(id) * 0x9E3779B97F4A7C15ULL >> 32 & mask;
-    while (table[at].count != 0 && table[at].id != id) at = (at + 1) & mask;
-    table[at].id = id;
-    ++table[at].count;
-  }
-}
-
-// Distinct tokens of both with their counts, in no order.
-std::vector<TokenCount> Counted(std::span<const int32_t> prompt, std::span<const int32_t> reply) {
-  // Kept, because the pages of a new one would cost more than the counting.
-  thread_local std::vector<TokenCount> table;
-  const size_t n = prompt.size() + reply.size();
-  table.assign(std::bit_ceil(n + n / 4 + 1), TokenCount());
-  CountTokens(prompt, table);
-  CountTokens(reply, table);
+// Distinct tokens of both below `n_ids` with their counts, in no order.
+std::vector<TokenCount> Counted(std::span<const int32_t> prompt, std::span<const int32_t> reply,
+                                size_t n_ids) {
+  // All zero between calls. A long conversation repeats itself: whatever looks at every token of it
+  // more than once costs more than the choice of the next.
+  thread_local std::vector<int32_t> count_of;
+  if (count_of.size() < n_ids) count_of.resize(n_ids);
   std::vector<TokenCount> counts;
-  for (const TokenCount& token : table) {
-    if (token.count != 0) counts.push_back(token);
+  for (const auto tokens : {prompt, reply}) {
+    for (const int32_t id : tokens) {
+      if (id < 0 || static_cast<size_t>(id) >= n_ids) continue;
+      if (count_of[static_cast<size_t>(id)]++ == 0) counts.push_back({.id = id});
+    }
   }
+  for (TokenCount& token : counts)
+    token.count = std::exchange(count_of[static_cast<size_t>(token.id)], 0);
   return counts;
 }
 
-// Calls adjust(logit, count) for each counted token that is still a candidate.
-template <typename Adjust>
-void ForEachCounted(std::vector<TokenCount> counts, Candidates& candidates, const Adjust& adjust) {
-  std::sort(counts.begin(), counts.end(),
-            [](const TokenCount& a, const TokenCount& b) { return a.id < b.id; });
-  auto it = candidates.begin();
-  for (const TokenCount& token : counts) {
-    it = std::lower_bound(it, candidates.end(), token.id,
-                          [](const Candidate& c, int32_t id) { return c.id < id; });
-    if (it == candidates.end()) return;
-    if (it->id == token.id) adjust(it->logit, token.count);
-  }
+size_t IdsOf(const Candidates& candidates) {
+  return static_cast<size_t>(candidates.back().id) + 1;
+}
+size_t IdsOf(const LogitRow& row) {
+  return row.size();
 }
 
-template <typename Adjust>
-void ForEachCounted(const std::vector<TokenCount>& counts, LogitRow& row, const Adjust& adjust) {
-  for (const TokenCount& token : counts) {
-    if (float* logit = row.Find(token.id)) adjust(*logit, token.count);
-  }
+// The logit of `id`, or nullptr if it is no candidate.
+float* Find(int32_t id, Candidates& candidates) {
+  const auto it =
+      std::lower_bound(candidates.begin(), candidates.end(), id,
+                       [](const Candidate& c, int32_t wanted) { return c.id < wanted; });
+  return it != candidates.end() && it->id == id ? &it->logit : nullptr;
+}
+float* Find(int32_t id, LogitRow& row) {
+  return row.Find(id);
 }
 
 // `logits`: a list of candidates or a row.
@@ -77,15 +66,25 @@ void Apply(const StageInput& input, Logits& logits) {
   const auto reply = input.reply.last(std::min(n, input.reply.size()));
   const auto prompt = input.prompt.last(n - reply.size());
   if (params.repetition_penalty != 1.0f) {
-    ForEachCounted(Counted(prompt, reply), logits, [&](float& logit, int) {
-      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    });
+    for (const TokenCount& token : Counted(prompt, reply, IdsOf(logits))) {
+      if (float* logit = Find(token.id, logits))
+        *logit =
+            *logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty;
+    }
   }
   if (params.frequency_penalty != 0 || params.presence_penalty != 0) {
-    ForEachCounted(Counted({}, reply), logits, [&](float& logit, int count) {
-      logit -= static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
-    });
+    for (const TokenCount& token : Counted({}, reply, IdsOf(logits))) {
+      if (float* logit = Find(token.id, logits))
+        *logit -=
+            static_cast<float>(token.count) * params.frequency_penalty + params.presence_penalty;
+    }
   }
+}
+
+bool AdjustRow(const StageInput& input, LogitRow& row) {
+  if (row.searched()) return false;
+  Apply(input, row);
+  return true;
 }
 
 Status Validate(const SamplerParams& params) {
@@ -146,7 +145,7 @@ extern const SamplerStage kPenaltiesStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply<Candidates>,
-    .adjust_row = Apply<LogitRow>,
+    .adjust_row = AdjustRow,
 };
 
 }  // namespace lucid

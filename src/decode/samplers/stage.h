@@ -55,8 +55,9 @@ struct SamplerStage {
 
   // The same on a row from which nothing has been removed (logit_row.h), for stages at the front of
   // a chain; nullptr where the stage has no faster way than by a list.
-  // An adjusting stage changes the row; a forbidden token's logit becomes -inf.
-  void (*adjust_row)(const StageInput& input, LogitRow& row) = nullptr;
+  // An adjusting stage changes the row; a forbidden token's logit becomes -inf. False if it left it
+  // to apply.
+  bool (*adjust_row)(const StageInput& input, LogitRow& row) = nullptr;
   // A selecting stage fills the empty list with what it keeps, exactly as apply would leave it;
   // false if it left it to apply. Never true for a row without candidates.
   bool (*select)(const StageInput& input, LogitRow& row, Candidates& candidates) = nullptr;

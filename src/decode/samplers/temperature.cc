@@ -3,6 +3,7 @@
 // probability 0.
 #include <cmath>
 
+#include "decode/samplers/logit_row.h"
 #include "decode/samplers/select.h"
 #include "decode/samplers/stage.h"
 
@@ -34,6 +35,11 @@ void Apply(const StageInput& input, Candidates& candidates) {
   }
 }
 
+bool AdjustRow(const StageInput& input, LogitRow& row) {
+  row.Temper(input.params.temperature);
+  return true;
+}
+
 }  // namespace
 
 extern const SamplerStage kTemperatureStage = {
@@ -47,6 +53,7 @@ extern const SamplerStage kTemperatureStage = {
     .active = Active,
     .setting = Setting,
     .apply = Apply,
+    .adjust_row = AdjustRow,
 };
 
 }  // namespace lucid

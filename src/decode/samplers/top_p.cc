@@ -46,12 +46,20 @@ std::vector<Ranked> DropTail(const Weights& weights, double p, size_t min_keep) 
   return ranked;
 }
 
-// Leaves the candidates that `kept` names by their index, ascending by id.
-void Keep(std::span<Ranked> kept, Candidates& candidates) {
-  std::sort(kept.begin(), kept.end(),
-            [](const Ranked& a, const Ranked& b) { return a.index < b.index; });
-  for (size_t i = 0; i < kept.size(); ++i) candidates[i] = candidates[kept[i].index];
-  candidates.resize(kept.size());
+// The last of `kept` in the order of ComesFirst.
+const Ranked& LastOf(std::span<const Ranked> kept) {
+  return *std::max_element(kept.begin(), kept.end(), ComesFirst);
+}
+
+// Leaves the candidates up to `last`, which has one of `weights`.
+void KeepUpTo(const Ranked& last, const Weights& weights, Candidates& candidates) {
+  size_t n = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const double weight = weights.values[i];
+    if (weight > last.weight || (weight == last.weight && i <= last.index))
+      candidates[n++] = candidates[i];
+  }
+  candidates.resize(n);
 }
 
 void Apply(const StageInput& input, Candidates& candidates) {
@@ -61,57 +69,62 @@ void Apply(const StageInput& input, Candidates& candidates) {
   std::vector<Ranked> ranked = DropTail(weights, p, std::min(min_keep, candidates.size()));
   const size_t n = PartitionByMass(ranked, p * weights.sum, min_keep);
   if (n == candidates.size()) return;
-  Keep(std::span(ranked).first(n), candidates);
+  KeepUpTo(LastOf(std::span(ranked).first(n)), weights, candidates);
 }
 
-// Leaves of `head`, the candidates whose logit is `limit` or more, the nucleus, while the weight of
-// all others, `tail`, is known only roughly. False if that leaves any doubt about the nucleus, or
-// it is larger than the head.
-bool KeepNucleus(const StageInput& input, const Weights& weights, double tail, float limit,
+// Leaves of `head`, the candidates whose logit is `limit` or more, the nucleus, where the weight of
+// all candidates is `total`, give or take LogitRow::kError of it. False if that leaves any doubt
+// about the nucleus, or it is larger than the head.
+bool KeepNucleus(const StageInput& input, const Weights& weights, double total, float limit,
                  Candidates& head) {
   const double p = input.params.top_p;
   const auto min_keep = static_cast<size_t>(input.params.min_keep);
-  const double total = weights.sum + tail;
-  // Besides the tail's error: sums of the same weights in another order.
-  const double doubt = LogitRow::kTailError * tail + 1e-10 * total;
+  const double doubt = LogitRow::kError * total;
+  const double enough = p * total + doubt;
+  if (weights.sum < enough) return false;
   std::vector<Ranked> ranked(head.size());
   for (size_t i = 0; i < head.size(); ++i)
     ranked[i] = {weights.values[i], weights.values[i], static_cast<uint32_t>(i)};
-  const double enough = p * (total + doubt);
   const size_t n = PartitionByMass(ranked, enough, min_keep);
   const auto kept = std::span(ranked).first(n);
   double mass = 0;
   for (const Ranked& r : kept) mass += r.weight;
-  const Ranked& last = *std::max_element(kept.begin(), kept.end(), ComesFirst);
+  const Ranked& last = LastOf(kept);
   // Without the last one it would certainly be too little, and no candidate outside the head could
   // stand in its place.
-  const bool none_less = n <= min_keep || mass - last.weight < p * (total - doubt);
+  const bool none_less = n <= min_keep || mass - last.weight < p * total - doubt;
   const bool none_other = last.weight > std::exp(limit - static_cast<double>(weights.max_logit));
   if (n < min_keep || mass < enough || !none_less || !none_other) return false;
-  Keep(kept, head);
+  KeepUpTo(last, weights, head);
   return true;
 }
 
-// Exponentials of all candidates and their order are most of this stage's cost. The nucleus is
-// mostly a few hundred or thousand; then only theirs are taken in full precision.
+// Exponentials of all candidates in full precision and their order are most of this stage's cost.
+// The nucleus is mostly a few hundred or thousand; then only theirs are taken.
 bool Select(const StageInput& input, LogitRow& row, Candidates& candidates) {
-  constexpr size_t kHead = 256;
-  const float max = row.Max();
-  if (!(std::abs(max) <= LogitRow::kMaxForTail) || row.n_blocks() < kHead) return false;
+  constexpr size_t kHead = 128;
+  if (!row.CanWeigh() || row.n_blocks() < kHead) return false;
   row.Largest(kHead, candidates);
   if (candidates.size() < kHead) return false;
-  float limit = max;
+  float limit = row.Max();
   for (const Candidate& c : candidates) limit = std::min(limit, c.logit);
-  Weights weights = SoftmaxWeights(candidates);
-  double tail = row.TailWeight(limit);
-  if (KeepNucleus(input, weights, tail, limit, candidates)) return true;
+  const Weights head = SoftmaxWeights(candidates);
+  const double total = row.Weight();
+  if (KeepNucleus(input, head, total, limit, candidates)) return true;
 
-  const double p = input.params.top_p;
-  limit = row.LimitOfWeight((p + std::min(0.01, (1 - p) / 2)) * (weights.sum + tail));
-  row.AtLeast(limit, candidates);
-  weights = SoftmaxWeights(candidates);
-  tail = row.TailWeight(limit);
-  return KeepNucleus(input, weights, tail, limit, candidates);
+  // What the nucleus needs beyond the head: from a few blocks first, then from all.
+  const double need = std::max(0.0, input.params.top_p * total - head.sum);
+  const double heaviest = std::exp(limit - static_cast<double>(row.Max()));
+  for (const size_t stride : {size_t{8}, size_t{1}}) {
+    // Three standard deviations of the sample, and the steps of LimitOfWeight.
+    double reserve = 0.03 * need;
+    if (stride > 1) reserve += 3 * std::sqrt(static_cast<double>(stride) * need * heaviest);
+    reserve = std::min(reserve, (total - head.sum - need) / 2);
+    const float lower = row.LimitOfWeight(need + reserve, limit, stride);
+    row.AtLeast(lower, candidates);
+    if (KeepNucleus(input, SoftmaxWeights(candidates), total, lower, candidates)) return true;
+  }
+  return false;
 }
 
 }  // namespace
