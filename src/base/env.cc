@@ -13,12 +13,15 @@ namespace {
 
 constexpr EnvVariable kVariables[] = {
     {"LUCID_HOME", "~/.cache/lucid",
-     "folder of the model store (its sub-folder models) and of machine.json"},
+     "folder of the model store (its sub-folder models), of packed weights (packed) and of "
+     "machine.json"},
     {"LUCID_ISA", "the best that the CPU has",
      "kernels to use: generic, avx2, avx512, avx512vnni, avx512bf16 or amx, on aarch64 generic, "
      "neon "
      "or neondot; an error if the CPU lacks it"},
     {"LUCID_LOG", "warn", "messages on stderr: debug, info, warn, error or off"},
+    {"LUCID_PACK_GB", "64",
+     "most gigabytes of packed weights to keep; 0: none (see lucid pack --help)"},
     {"LUCID_OFFLINE", "0", "1: lucid pull never connects; what would need to is an error"},
     {"LUCID_HF_ENDPOINT", "https://huggingface.co", "the hub that hf: names are pulled from"},
     {"HF_ENDPOINT", "unset", "the same, as the hub's own tools name it; LUCID_HF_ENDPOINT wins"},

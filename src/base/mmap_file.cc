@@ -10,6 +10,25 @@
 #include "base/unique_fd.h"
 
 namespace lucid {
+namespace {
+
+struct PageRange {
+  void* begin = nullptr;
+  size_t bytes = 0;
+};
+
+// The pages that lie in [data, data + bytes): those within it, or those it touches too.
+PageRange PagesOf(const std::byte* data, size_t bytes, bool touched) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t up = page - 1;
+  const uintptr_t begin = (first + (touched ? 0 : up)) / page * page;
+  const uintptr_t end = (first + bytes + (touched ? up : 0)) / page * page;
+  if (begin >= end) return {};
+  return {reinterpret_cast<void*>(begin), end - begin};
+}
+
+}  // namespace
 
 Result<MmapFile> MmapFile::Open(const std::string& path) {
   LUCID_ASSIGN_OR_RETURN(const OpenedFile opened, OpenRegularFile(path, ErrorCode::kIo));
@@ -42,11 +61,25 @@ MmapFile::~MmapFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+Status PopulateMappedPages(const std::byte* data, size_t bytes) {
+  const PageRange pages = PagesOf(data, bytes, /*touched=*/true);
+  if (pages.bytes == 0) return {};
+#ifdef MADV_HUGEPAGE
+  ::madvise(pages.begin, pages.bytes, MADV_HUGEPAGE);  // read in huge pages what is not in memory
+#endif
+#ifdef MADV_POPULATE_READ  // Linux 5.14
+  while (::madvise(pages.begin, pages.bytes, MADV_POPULATE_READ) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno == EINVAL) break;
+    return Err(ErrorCode::kIo, "cannot read a mapped file: {}", std::strerror(errno));
+  }
+#endif
+  return {};
+}
+
 void ReleaseMappedPages(const std::byte* data, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const PageRange pages = PagesOf(data, bytes, /*touched=*/false);
+  if (pages.bytes > 0) ::madvise(pages.begin, pages.bytes, MADV_DONTNEED);
 }
 
 }  // namespace lucid

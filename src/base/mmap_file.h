@@ -29,6 +29,11 @@ class MmapFile {
   std::string path_;
 };
 
+// Brings [data, data + bytes) of a mapped file into memory, if possible in huge pages; several
+// threads may do so for parts of one map. kIo if the file cannot be read. Systems that have no such
+// call (Linux before 5.14) read the pages when they are touched.
+Status PopulateMappedPages(const std::byte* data, size_t bytes);
+
 // Gives back the memory of the whole pages within [data, data + bytes) of a mapped file; they are
 // read again when they are touched again.
 void ReleaseMappedPages(const std::byte* data, size_t bytes);

@@ -57,6 +57,7 @@ Status RunTests(const BenchFlags& flags, ModelFlags model, const std::vector<Ben
   }
   engine_flags.max_queue = engine_flags.parallel;
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(model, engine_flags));
+  engine->FinishPackCache();  // or it would be measured too
   BenchRow row = DescribeEngine(*engine, model.model);
   if (flags.verbose) fmt::print(stderr, "{}\n", KernelTableText(*engine));
   BenchDriver driver(*engine);

@@ -20,6 +20,7 @@ void AddChatCommand(CLI::App& root, CommandContext& context);
 void AddBatchCommand(CLI::App& root, CommandContext& context);
 void AddBenchCommand(CLI::App& root, CommandContext& context);
 void AddLimitsCommand(CLI::App& root, CommandContext& context);
+void AddPackCommand(CLI::App& root, CommandContext& context);
 void AddPullCommand(CLI::App& root, CommandContext& context);
 void AddModelsCommand(CLI::App& root, CommandContext& context);
 void AddShowCommand(CLI::App& root, CommandContext& context);

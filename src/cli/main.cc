@@ -130,6 +130,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddBatchCommand(root, context);
   AddBenchCommand(root, context);
   AddLimitsCommand(root, context);
+  AddPackCommand(root, context);
   AddPullCommand(root, context);
   AddModelsCommand(root, context);
   AddShowCommand(root, context);

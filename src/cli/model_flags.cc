@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/numa.h"
 #include "store/model_store.h"
+#include "store/pack_cache.h"
 #include "tensor/kv_type.h"
 
 namespace lucid::cli {
@@ -52,6 +53,9 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
                   "fast: always to 8; float: float32 throughout")
       ->check(CLI::IsMember({"default", "fast", "float"}))
       ->capture_default_str();
+  command.add_flag("--no-pack-cache", flags.no_pack_cache,
+                   "pack the weights anew, and do not keep them for the next start (see lucid "
+                   "pack)");
 }
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
@@ -123,6 +127,7 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   config.numerics = flags.numerics == "fast"    ? Numerics::kFast
                     : flags.numerics == "float" ? Numerics::kFloat
                                                 : Numerics::kDefault;
+  if (!flags.no_pack_cache) config.pack_cache = PackCacheFolder();
   // The flags' checks admit only names that exist.
   config.cache_type_k = *KvTypeFromName(flags.cache_type_k.empty() ? flags.kv : flags.cache_type_k);
   config.cache_type_v = *KvTypeFromName(flags.cache_type_v.empty() ? flags.kv : flags.cache_type_v);

@@ -22,14 +22,14 @@ struct ModelFlags {
   std::string backend = "cpu";
   std::string isa;
   std::string numerics = "default";
+  bool no_pack_cache = false;
   std::string kv = "f16";
   std::string cache_type_k;  // empty: as kv
   std::string cache_type_v;
 };
 
-// Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, -b, --backend, --isa, --numerics, --kv,
-// --cache-type-k,
-// --cache-type-v. Values already in `flags` are the defaults.
+// Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, -b, --backend, --isa, --numerics,
+// --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);

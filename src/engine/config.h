@@ -19,6 +19,9 @@ struct EngineConfig {
   BackendKind backend = BackendKind::kCpu;
   std::string isa = {};  // "" or "auto": the best this CPU has
   Numerics numerics = Numerics::kDefault;
+  // A folder in which packed weights are kept for the next start ("lucid pack --help"), as
+  // PackCacheFolder() of store/pack_cache.h; "": they are packed at each load.
+  std::string pack_cache = {};
 
   // The cache.
   KvType cache_type_k = KvType::kF16;

@@ -12,10 +12,12 @@
 #include "base/topology.h"
 #include "engine/fingerprint.h"
 #include "engine/loop.h"
+#include "engine/pack_writer.h"
 #include "engine/tokenizer_loader.h"
 #include "exec/key_rotation.h"
 #include "format/safetensors.h"
 #include "sched/block_needs.h"
+#include "store/pack_cache.h"
 
 namespace lucid {
 namespace {
@@ -114,6 +116,7 @@ struct Engine::Impl {
   std::once_flag parse_template;
   Result<ChatTemplate> chat_template = Err(ErrorCode::kNotFound, "not parsed yet");
   std::unique_ptr<Runner> runner;
+  std::unique_ptr<PackWriter> pack_writer;  // of the runner's weights
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineLoop> loop;
   int64_t context = 0;
@@ -124,6 +127,7 @@ struct Engine::Impl {
   Status LoadText();
   Status ChooseContext();
   Status StartRunner();
+  void KeepPackedWeights();
   void LogLoaded() const;
   Status CheckPrompt(const Request& request) const;
   Status CheckReplies(const Request& request) const;
@@ -170,6 +174,12 @@ Status Engine::Impl::StartRunner() {
                 .block_size = config.kv_block_size};
   LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(model.plan.kv_layers, options.kv));
   LUCID_ASSIGN_OR_RETURN(options.kv_blocks, ChooseBlocks(layout, config, context));
+  if (!config.pack_cache.empty()) {
+    options.pack_files = {PackCacheFile(config.pack_cache, config.model)};
+    if (std::string beside = PackFileBeside(config.model); !beside.empty()) {
+      options.pack_files.push_back(std::move(beside));
+    }
+  }
   LUCID_ASSIGN_OR_RETURN(runner, Runner::Create(model, options));
   // Memory that somebody has set aside is taken at once; else pages come as they are written.
   if (config.kv_memory > 0) LUCID_RETURN_IF_ERROR(runner->kv().Populate());
@@ -199,6 +209,14 @@ Status Engine::Impl::StartRunner() {
                 .fingerprint = fingerprint},
       scheduling);
   return {};
+}
+
+void Engine::Impl::KeepPackedWeights() {
+  const PackedWeights& packed = runner->packed();
+  if (config.pack_cache.empty() || packed.bytes() == 0) return;
+  std::string file = PackCacheFile(config.pack_cache, config.model);
+  if (packed.file() == file) TouchPack(file);
+  if (packed.file().empty()) pack_writer = std::make_unique<PackWriter>(packed, std::move(file));
 }
 
 void Engine::Impl::LogLoaded() const {
@@ -234,6 +252,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   LUCID_RETURN_IF_ERROR(impl->StartRunner());
   impl->load_seconds = SecondsSince(start);
   impl->LogLoaded();
+  impl->KeepPackedWeights();
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -425,6 +444,10 @@ Result<int64_t> Engine::LoadCache(const std::string& path) {
   }));
   LUCID_RETURN_IF_ERROR(restored);
   return std::ssize(snapshot.tokens);
+}
+
+void Engine::FinishPackCache() {
+  if (impl_->pack_writer) impl_->pack_writer->Wait();
 }
 
 Status Engine::SetHandover(std::shared_ptr<SequenceSender> sender) {

@@ -46,7 +46,8 @@ class SequenceSender;
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> Load(const EngineConfig& config);
-  // Ends every request (kAborted) and the worker.
+  // Ends every request (kAborted) and the worker. Where packed weights are still being written for
+  // the next start, waits some seconds for that (EngineConfig::pack_cache).
   ~Engine();
 
   // Queues a request. kContextLength with both numbers if the prompt leaves no room in the context;
@@ -73,6 +74,9 @@ class Engine {
   // Brings it back as a cached prefix. kInvalidArgument if it belongs to another model, numerics or
   // cache type; kInvalidFile for a damaged file, kCapacity with both numbers.
   Result<int64_t> LoadCache(const std::string& path);
+
+  // Waits until packed weights that are being written for the next start have been.
+  void FinishPackCache();
 
   // Splitting prefill and decode over two engines (DistServe, Zhong et al. 2024): with a sender
   // set, every request leaves this engine with its first token; another engine of the same model

@@ -1,16 +1,41 @@
 #include "exec/packed_weights.h"
 
+#include <sys/stat.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <string>
+#include <utility>
 
-#include "base/mmap_file.h"
+#include "base/log.h"
+#include "base/memory_info.h"
 #include "kernels/packed.h"
 
 namespace lucid {
+
+struct PackedWeights::Matrix {
+  Value value;
+  std::string name;  // of the weight slot
+  Tensor w;
+  bool mapped = false;  // the source lies in a mapped file
+  int64_t offset = 0;   // in the image
+  int64_t bytes = 0;    // of the packed matrix
+
+  int64_t strips() const { return (w.rows() + kStripRows - 1) / kStripRows; }
+  int64_t strip_bytes() const { return bytes / strips(); }
+};
+
 namespace {
 
+using Matrix = PackedWeights::Matrix;
+
+// Kernels load whole cache lines.
+constexpr int64_t kMatrixAlignment = 64;
+
 // The matrices that an op multiplies with.
-std::vector<Value> MatricesOf(const Op& op) {
+std::vector<Value> OperandsOf(const Op& op) {
   switch (op.kind) {
     case OpKind::kLinear:
       return {op.inputs[1]};
@@ -26,76 +51,211 @@ std::vector<Value> MatricesOf(const Op& op) {
   }
 }
 
-struct Job {
-  Tensor w;
-  std::byte* packed;
-  int64_t strips;
-  bool mapped;  // the source lies in a mapped file
-};
+// The matrices to pack and their places in the image, in order of first use.
+std::vector<Matrix> MatricesOf(const Plan& plan, const Weights& weights) {
+  std::vector<bool> wanted(plan.values.size(), false);
+  for (const Op& op : plan.ops) {
+    const std::vector<Value> operands = OperandsOf(op);
+    const bool all = std::all_of(operands.begin(), operands.end(), [&](Value v) {
+      return FindPackedForm(weights[v].dtype) != nullptr;
+    });
+    for (const Value v : operands) {
+      if (all) wanted[static_cast<size_t>(v.id)] = true;
+    }
+  }
+  std::vector<Matrix> matrices;
+  int64_t offset = 0;
+  for (const Value v : plan.Weights()) {
+    if (!wanted[static_cast<size_t>(v.id)]) continue;
+    const Tensor& w = weights[v];
+    matrices.push_back({v, plan.Info(v).name, w, weights.mapped(v), offset, PackedBytes(w)});
+    offset += (matrices.back().bytes + kMatrixAlignment - 1) / kMatrixAlignment * kMatrixAlignment;
+  }
+  return matrices;
+}
 
+// Calls body(matrix, first strip, end) for all strips of all matrices. They are dealt out in small
+// parts, since threads may lose their CPU meanwhile.
 constexpr int64_t kStripsAtOnce = 16;
 
-// Strips are dealt out in small parts, since threads may lose their CPU meanwhile. The pages of a
-// mapped source are given back as soon as all of it is packed, so that a model is not in memory
-// twice.
-void RunJobs(const std::vector<Job>& jobs, ThreadPool& pool) {
-  std::vector<std::atomic<int64_t>> done(jobs.size());
+template <typename Body>
+void ForAllStrips(const std::vector<Matrix>& matrices, ThreadPool& pool, const Body& body) {
   std::atomic<int64_t> next{0};
   pool.Run([&](int) {
     while (true) {
       int64_t part = next.fetch_add(1, std::memory_order_relaxed);
       size_t i = 0;
-      for (; i < jobs.size(); ++i) {
-        const int64_t parts = (jobs[i].strips + kStripsAtOnce - 1) / kStripsAtOnce;
+      for (; i < matrices.size(); ++i) {
+        const int64_t parts = (matrices[i].strips() + kStripsAtOnce - 1) / kStripsAtOnce;
         if (part < parts) break;
         part -= parts;
       }
-      if (i == jobs.size()) return;
+      if (i == matrices.size()) return;
       const int64_t begin = part * kStripsAtOnce;
-      const int64_t end = std::min(begin + kStripsAtOnce, jobs[i].strips);
-      PackStrips(jobs[i].w, begin, end, jobs[i].packed);
-      const int64_t before = done[i].fetch_add(end - begin, std::memory_order_acq_rel);
-      if (before + end - begin == jobs[i].strips && jobs[i].mapped) {
-        ReleaseMappedPages(jobs[i].w.data, static_cast<size_t>(jobs[i].w.bytes()));
-      }
+      body(i, begin, std::min(begin + kStripsAtOnce, matrices[i].strips()));
     }
   });
 }
 
+int64_t ImageBytes(const std::vector<Matrix>& matrices) {
+  return matrices.empty() ? 0 : matrices.back().offset + matrices.back().bytes;
+}
+
+// The pages of a mapped source are given back as soon as all of it is packed, so that a model is
+// not in memory twice.
+void PackAll(const std::vector<Matrix>& matrices, ThreadPool& pool, std::byte* image) {
+  std::vector<std::atomic<int64_t>> done(matrices.size());
+  ForAllStrips(matrices, pool, [&](size_t i, int64_t begin, int64_t end) {
+    const Matrix& m = matrices[i];
+    PackStrips(m.w, begin, end, image + m.offset);
+    const int64_t before = done[i].fetch_add(end - begin, std::memory_order_acq_rel);
+    if (before + end - begin == m.strips() && m.mapped) {
+      ReleaseMappedPages(m.w.data, static_cast<size_t>(m.w.bytes()));
+    }
+  });
+}
+
+// What the image follows from: the matrices, and the files they come from. Files are told apart by
+// size and time; whether their weights are those of the image is looked at, see SamplesFit.
+PackKey KeyOf(const std::vector<Matrix>& matrices, std::span<const std::string> files) {
+  std::string facts;
+  for (const Matrix& m : matrices) {
+    facts += fmt::format("{} {} {} {} {} {}\n", m.name, Name(m.w.dtype), m.w.rows(), m.w.cols(),
+                         m.offset, m.bytes);
+  }
+  for (const std::string& file : files) {
+    struct stat info {};  // stays zero for a model that lies in memory
+    ::stat(file.c_str(), &info);
+    facts += fmt::format("{} {}.{:09}\n", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+  }
+  const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
+  return PackKey{hash.low64, hash.high64};
+}
+
+// Whether strips [begin, end) of a matrix are in the image what packing them gives.
+bool StripsFit(const Matrix& m, int64_t begin, int64_t end, const std::byte* image,
+               std::vector<std::byte>& scratch) {
+  Tensor rows = m.w;
+  rows.rank = 2;
+  rows.shape = {std::min(end * kStripRows, m.w.rows()) - begin * kStripRows, m.w.cols()};
+  rows.data = m.w.row(begin * kStripRows);
+  const auto bytes = static_cast<size_t>((end - begin) * m.strip_bytes());
+  scratch.resize(bytes);
+  PackStrips(rows, 0, end - begin, scratch.data());
+  return std::memcmp(scratch.data(), image + m.offset + begin * m.strip_bytes(), bytes) == 0;
+}
+
+// Packs one strip of every matrix and compares: an image of other weights, or of another form of
+// packing, does not pass, nor a file that lost much of its content. The choice of the strip spreads
+// over the image.
+bool SamplesFit(const std::vector<Matrix>& matrices, ThreadPool& pool, const std::byte* image) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> fits{true};
+  pool.Run([&](int) {
+    std::vector<std::byte> scratch;
+    for (size_t i = next++; i < matrices.size() && fits; i = next++) {
+      const Matrix& m = matrices[i];
+      const auto strip = static_cast<int64_t>(i * 0x9E3779B1u % static_cast<uint64_t>(m.strips()));
+      if (!StripsFit(m, strip, strip + 1, image, scratch)) fits = false;
+      if (m.mapped) ReleaseMappedPages(m.w.data, static_cast<size_t>(m.w.bytes()));
+    }
+  });
+  return fits;
+}
+
+// The whole file, on all threads. kIo if it cannot be read.
+Status Populate(const MmapFile& file, ThreadPool& pool) {
+  constexpr size_t kPart = size_t{32} << 20;
+  const std::span<const std::byte> bytes = file.bytes();
+  // What there is no memory for is read when it is used.
+  if (const int64_t most = AvailableMemory(); most > 0 && std::ssize(bytes) > most) return {};
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  pool.Run([&](int) {
+    for (size_t at = kPart * next++; at < bytes.size() && !failed; at = kPart * next++) {
+      const size_t n = std::min(kPart, bytes.size() - at);
+      if (!PopulateMappedPages(bytes.data() + at, n)) failed = true;
+    }
+  });
+  if (failed) return Err(ErrorCode::kIo, "cannot read {}", file.path());
+  return {};
+}
+
 }  // namespace
 
-Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Weights& weights,
-                                          ThreadPool& pool) {
-  std::vector<bool> wanted(plan.values.size(), false);
-  for (const Op& op : plan.ops) {
-    const std::vector<Value> matrices = MatricesOf(op);
-    const bool all = std::all_of(matrices.begin(), matrices.end(), [&](Value v) {
-      return FindPackedForm(weights[v].dtype) != nullptr;
-    });
-    for (const Value v : matrices) {
-      if (all) wanted[static_cast<size_t>(v.id)] = true;
+PackedWeights::PackedWeights(const Plan& plan, const Model& model,
+                             const std::vector<Matrix>& matrices)
+    : places_(plan.values.size(), nullptr),
+      bytes_(static_cast<size_t>(ImageBytes(matrices))),
+      matrices_(std::ssize(matrices)),
+      key_(KeyOf(matrices, model.checkpoint->files())) {}
+
+void PackedWeights::SetPlaces(const std::vector<Matrix>& matrices) {
+  for (const Matrix& m : matrices) {
+    places_[static_cast<size_t>(m.value.id)] = image().data() + m.offset;
+  }
+}
+
+Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Model& model, ThreadPool& pool) {
+  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
+  PackedWeights packed(plan, model, matrices);
+  if (matrices.empty()) return packed;
+  LUCID_ASSIGN_OR_RETURN(packed.memory_, Buffer::Allocate(packed.bytes_));
+  packed.memory_.PreferHugePages();
+  PackAll(matrices, pool, packed.memory_.data());
+  packed.SetPlaces(matrices);
+  return packed;
+}
+
+Result<PackedWeights> PackedWeights::Open(const Plan& plan, const Model& model, ThreadPool& pool,
+                                          const std::string& file) {
+  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
+  PackedWeights packed(plan, model, matrices);
+  LUCID_ASSIGN_OR_RETURN(packed.map_, OpenPackedFile(file, packed.key_, packed.bytes_));
+  LUCID_RETURN_IF_ERROR(Populate(packed.map_, pool));
+  if (!SamplesFit(matrices, pool, packed.image().data())) {
+    return Err(ErrorCode::kInvalidFile, "{} does not hold this model's weights", file);
+  }
+  packed.SetPlaces(matrices);
+  return packed;
+}
+
+Result<PackedWeights> PackedWeights::Load(const Plan& plan, const Model& model, ThreadPool& pool,
+                                          std::span<const std::string> files) {
+  for (const std::string& file : files) {
+    Result<PackedWeights> packed = Open(plan, model, pool, file);
+    if (packed) return packed;
+    if (packed.error().code == ErrorCode::kInvalidFile) {
+      LogWarn("{}, so the weights are packed anew", packed.error().message);
+    } else if (packed.error().code != ErrorCode::kNotFound) {
+      LogInfo("{}", packed.error().message);  // writing it will not go better, and warn
     }
   }
-  PackedWeights packed;
-  packed.places_.assign(plan.values.size(), nullptr);
-  int64_t bytes = 0;
-  for (const Value v : plan.Weights()) {
-    if (wanted[static_cast<size_t>(v.id)]) bytes += PackedBytes(weights[v]);
-  }
-  if (bytes == 0) return packed;
-  LUCID_ASSIGN_OR_RETURN(packed.memory_, Buffer::Allocate(static_cast<size_t>(bytes)));
-  packed.memory_.PreferHugePages();
-  std::vector<Job> jobs;
-  std::byte* at = packed.memory_.data();
-  for (const Value v : plan.Weights()) {
-    if (!wanted[static_cast<size_t>(v.id)]) continue;
-    const Tensor& w = weights[v];
-    packed.places_[static_cast<size_t>(v.id)] = at;
-    jobs.push_back({w, at, (w.rows() + kStripRows - 1) / kStripRows, weights.mapped(v)});
-    at += PackedBytes(w);
-  }
-  RunJobs(jobs, pool);
-  return packed;
+  return Pack(plan, model, pool);
+}
+
+std::span<const std::byte> PackedWeights::image() const {
+  return file().empty() ? std::span<const std::byte>(memory_.data(), bytes_)
+                        : map_.bytes().subspan(kImageOffset);
+}
+
+Result<bool> PackedWeights::Write(const std::string& path,
+                                  const std::function<bool(size_t)>& go_on) const {
+  return WritePackedFile(path, key_, image(), go_on);
+}
+
+Status PackedWeights::Verify(const Plan& plan, const Model& model, ThreadPool& pool) const {
+  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
+  std::atomic<size_t> first{matrices.size()};  // of those that differ
+  ForAllStrips(matrices, pool, [&](size_t i, int64_t begin, int64_t end) {
+    std::vector<std::byte> scratch;
+    if (StripsFit(matrices[i], begin, end, image().data(), scratch)) return;
+    for (size_t least = first; i < least && !first.compare_exchange_weak(least, i);) {
+    }
+  });
+  if (first == matrices.size()) return {};
+  return Err(ErrorCode::kInvalidFile, "{} is damaged: {} is not what packing the model gives",
+             file(), matrices[first].name);
 }
 
 }  // namespace lucid

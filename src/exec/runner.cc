@@ -54,8 +54,9 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   runner->pool_ =
       std::make_unique<ThreadPool>(std::max(runner->n_threads_, runner->n_threads_batch_));
   if (options.backend == BackendKind::kCpu && options.numerics != Numerics::kFloat) {
-    LUCID_ASSIGN_OR_RETURN(runner->packed_,
-                           PackedWeights::Pack(runner->plan_, model.weights, *runner->pool_));
+    LUCID_ASSIGN_OR_RETURN(
+        runner->packed_,
+        PackedWeights::Load(runner->plan_, model, *runner->pool_, options.pack_files));
   }
   runner->bound_ = Bind({.plan = runner->plan_,
                          .weights = model.weights,

@@ -49,6 +49,7 @@ struct RunnerOptions {
   int64_t max_outputs = 1;   // most rows of logits in a step
   bool fuse = true;          // kCpu: run the fuse pass
   Numerics numerics = Numerics::kDefault;
+  std::vector<std::string> pack_files;  // where packed weights may lie (packed_weights.h)
   KvOptions kv;
   PoolCounts kv_blocks{};  // by pool of the layout that `kv` and the plan's layers give
 };
@@ -82,6 +83,7 @@ class Runner {
   std::string_view isa() const { return isa_; }
   // For the samplers, under the same ceiling.
   const RowKernels& row_kernels() const { return *row_kernels_; }
+  const PackedWeights& packed() const { return packed_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }
 
  private:

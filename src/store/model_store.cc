@@ -9,6 +9,7 @@
 #include "store/catalogue.h"
 #include "store/file_util.h"
 #include "store/model_index.h"
+#include "store/pack_cache.h"
 
 namespace lucid {
 namespace {
@@ -63,12 +64,14 @@ Result<std::vector<StoredModel>> ListModels() {
 }
 
 Status RemoveModel(const std::string& name) {
+  LUCID_ASSIGN_OR_RETURN(const auto stored, FindInModelIndex(name));
   LUCID_ASSIGN_OR_RETURN(const bool known, DropFromModelIndex(name));
   if (!known) {
     return Err(ErrorCode::kNotFound, "there is no model '{}' in {}; 'lucid models' lists them",
                name, ModelStoreFolder());
   }
   std::error_code error;
+  if (stored) fs::remove(PackCacheFile(PackCacheFolder(), stored->path), error);  // if it is there
   fs::remove_all(ModelFolder(name), error);
   if (error) {
     return Err(ErrorCode::kIo, "cannot remove {}: {}", ModelFolder(name), error.message());

@@ -32,7 +32,8 @@ std::string ModelStoreFolder();
 Result<std::string> ResolveModel(const std::string& name_or_path);
 
 Result<std::vector<StoredModel>> ListModels();
-// Deletes the model's files and its entry. kNotFound if there is none of that name.
+// Deletes the model's files, its packed weights and its entry. kNotFound if there is none of that
+// name.
 Status RemoveModel(const std::string& name);
 
 }  // namespace lucid

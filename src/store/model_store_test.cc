@@ -11,6 +11,7 @@
 #include "store/catalogue.h"
 #include "store/file_util.h"
 #include "store/model_index.h"
+#include "store/pack_cache.h"
 #include "store/pull.h"
 
 namespace lucid {
@@ -75,8 +76,12 @@ TEST_F(ModelStoreTest, TellsHowToGetAKnownName) {
 TEST_F(ModelStoreTest, RemovesFilesAndEntry) {
   const StoredModel model = Store("hf:a/b:Q8_0");
   Store("other");
+  const std::string packed = PackCacheFile(PackCacheFolder(), model.path);
+  fs::create_directories(PackCacheFolder());
+  std::ofstream(packed) << "packed";
   EXPECT_TRUE(RemoveModel("hf:a/b:Q8_0"));
   EXPECT_FALSE(fs::exists(model.path));
+  EXPECT_FALSE(fs::exists(packed));
   EXPECT_EQ(ListModels()->size(), 1u);
   EXPECT_EQ(RemoveModel("hf:a/b:Q8_0").error().code, ErrorCode::kNotFound);
 }

@@ -1,0 +1,206 @@
+#include "exec/packed_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "format/gguf_writer.h"
+#include "format/test_util.h"
+#include "kernels/packed.h"
+#include "plan/pass.h"
+
+namespace lucid {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+struct TensorSpec {
+  const char* name;
+  DType type;
+  std::vector<int64_t> shape;
+};
+
+// A small model of random bytes: packing moves bits, whatever they mean. Tied embeddings, and rows
+// that fill no whole strip.
+void WriteModel(const std::string& path, uint32_t seed) {
+  const std::vector<TensorSpec> tensors = {
+      {"token_embd.weight", DType::kQ6_K, {37, 256}},
+      {"output_norm.weight", DType::kF32, {256}},
+      {"blk.0.attn_norm.weight", DType::kF32, {256}},
+      {"blk.0.attn_q.weight", DType::kQ4_K, {256, 256}},
+      {"blk.0.attn_k.weight", DType::kQ4_K, {128, 256}},
+      {"blk.0.attn_v.weight", DType::kQ8_0, {128, 256}},
+      {"blk.0.attn_output.weight", DType::kQ5_K, {256, 256}},
+      {"blk.0.ffn_norm.weight", DType::kF32, {256}},
+      {"blk.0.ffn_gate.weight", DType::kQ4_0, {288, 256}},
+      {"blk.0.ffn_up.weight", DType::kQ4_0, {288, 256}},
+      {"blk.0.ffn_down.weight", DType::kQ8_0, {256, 288}},
+  };
+  GgufWriter writer;
+  ASSERT_TRUE(writer.AddString("general.architecture", "llama"));
+  for (const auto& [key, value] :
+       std::initializer_list<std::pair<const char*, uint32_t>>{{"llama.block_count", 1},
+                                                               {"llama.embedding_length", 256},
+                                                               {"llama.feed_forward_length", 288},
+                                                               {"llama.attention.head_count", 4},
+                                                               {"llama.attention.head_count_kv", 2},
+                                                               {"llama.context_length", 64}}) {
+    ASSERT_TRUE(writer.AddUint32(key, value));
+  }
+  ASSERT_TRUE(writer.AddFloat32("llama.attention.layer_norm_rms_epsilon", 1e-5f));
+  for (const TensorSpec& t : tensors) ASSERT_TRUE(writer.AddTensor(t.name, t.type, t.shape));
+  ASSERT_TRUE(writer.Begin(path));
+  std::mt19937 random(seed);
+  for (const TensorSpec& t : tensors) {
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < t.shape.size(); ++i) rows *= t.shape[i];
+    std::vector<std::byte> bytes(static_cast<size_t>(rows * RowBytes(t.type, t.shape.back())));
+    if (t.type != DType::kF32) {
+      for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    }
+    ASSERT_TRUE(writer.Write(bytes));
+  }
+  ASSERT_TRUE(writer.Finish());
+}
+
+// A loaded model and all that packing it needs.
+struct Loaded {
+  explicit Loaded(const std::string& path) : model(LoadModel(path).value()) {
+    plan = FusePlan(model.plan);
+  }
+  PackedWeights Pack() { return PackedWeights::Pack(plan, model, pool).value(); }
+  Result<PackedWeights> Open(const std::string& file) {
+    return PackedWeights::Open(plan, model, pool, file);
+  }
+
+  Model model;
+  Plan plan;
+  ThreadPool pool{2};
+};
+
+class PackedWeightsTest : public testing::Test {
+ protected:
+  PackedWeightsTest() { WriteModel(path_, 1); }
+
+  void WritePack() {
+    Loaded loaded(path_);
+    ASSERT_TRUE(loaded.Pack().Write(file_, [](size_t) { return true; }));
+  }
+  std::string Complaint() {
+    Loaded loaded(path_);
+    const auto opened = loaded.Open(file_);
+    return opened ? "" : opened.error().message;
+  }
+  void FlipByte(uint64_t offset) {
+    std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = static_cast<std::streamoff>(offset);
+    const int byte = file.seekg(at).get();
+    file.seekp(at).put(static_cast<char>(byte ^ 0x10));
+  }
+
+  TempFolder folder_;
+  const std::string path_ = folder_.File("m.gguf");
+  const std::string file_ = folder_.File("m.pack");
+};
+
+TEST_F(PackedWeightsTest, AMappedFileHasTheBitsOfPacking) {
+  WritePack();
+  Loaded loaded(path_);
+  const PackedWeights packed = loaded.Pack();
+  EXPECT_EQ(packed.file(), "");
+  EXPECT_EQ(packed.matrices(), 8);
+  const Result<PackedWeights> mapped = loaded.Open(file_);
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  EXPECT_EQ(mapped->file(), file_);
+  EXPECT_EQ(mapped->bytes(), packed.bytes());
+  int matrices = 0;
+  for (const Value v : loaded.plan.Weights()) {
+    ASSERT_EQ(packed[v] == nullptr, (*mapped)[v] == nullptr);
+    if (packed[v] == nullptr) continue;
+    const auto bytes = static_cast<size_t>(PackedBytes(loaded.model.weights[v]));
+    EXPECT_EQ(std::memcmp(packed[v], (*mapped)[v], bytes), 0) << loaded.plan.Info(v).name;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*mapped)[v]) % 64, 0u);
+    ++matrices;
+  }
+  EXPECT_EQ(matrices, 8);
+  EXPECT_TRUE(mapped->Verify(loaded.plan, loaded.model, loaded.pool));
+}
+
+TEST_F(PackedWeightsTest, AFileOfAModelThatWasTouchedIsRefused) {
+  WritePack();
+  const fs::file_time_type time = fs::last_write_time(path_);
+  fs::last_write_time(path_, time + std::chrono::nanoseconds(1));
+  EXPECT_THAT(Complaint(), HasSubstr("another version of the model"));
+  fs::last_write_time(path_, time);
+  EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(PackedWeightsTest, OtherWeightsInAFileOfTheSameSizeAndTimeAreSeen) {
+  WritePack();
+  const fs::file_time_type time = fs::last_write_time(path_);
+  WriteModel(path_, 2);
+  fs::last_write_time(path_, time);
+  EXPECT_THAT(Complaint(), HasSubstr("does not hold this model's weights"));
+}
+
+TEST_F(PackedWeightsTest, ALostPartOfTheImageIsSeen) {
+  WritePack();
+  const uint64_t size = fs::file_size(file_);
+  std::ofstream(file_, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(kImageOffset))
+      .write(std::string(size - kImageOffset, '\0').data(),
+             static_cast<std::streamsize>(size - kImageOffset));
+  EXPECT_THAT(Complaint(), HasSubstr("does not hold this model's weights"));
+}
+
+TEST_F(PackedWeightsTest, VerifyFindsAnyChangedByteAndNamesItsMatrix) {
+  WritePack();
+  Loaded loaded(path_);
+  const auto bytes = static_cast<uint64_t>(loaded.Pack().bytes());
+  int found_by_verify = 0;
+  for (uint64_t at = 0; at < bytes; at += 997) {
+    FlipByte(kImageOffset + at);
+    const Result<PackedWeights> opened = loaded.Open(file_);
+    if (opened) {
+      const Status status = opened->Verify(loaded.plan, loaded.model, loaded.pool);
+      ASSERT_FALSE(status) << "byte " << at;
+      EXPECT_THAT(status.error().message, HasSubstr(" is not what packing the model gives"));
+      ++found_by_verify;
+    }
+    FlipByte(kImageOffset + at);
+  }
+  EXPECT_GT(found_by_verify, 0);  // else Open looked at everything
+  EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(PackedWeightsTest, LoadTakesTheFirstFileThatFitsAndPacksWithoutAny) {
+  WritePack();
+  const std::string bad = folder_.Put("bad.pack", "nonsense");
+  Loaded loaded(path_);
+  const std::vector<std::string> files = {folder_.File("absent"), bad, file_};
+  const auto load = [&](size_t n) {
+    return PackedWeights::Load(loaded.plan, loaded.model, loaded.pool, std::span(files).first(n))
+        .value();
+  };
+  EXPECT_EQ(load(3).file(), file_);
+  const PackedWeights packed = load(2);
+  EXPECT_EQ(packed.file(), "");
+  EXPECT_GT(packed.bytes(), 0u);
+}
+
+TEST_F(PackedWeightsTest, AModelWithoutPackedTypesHasNoImage) {
+  Loaded loaded(path_);
+  Plan plan = loaded.plan;
+  plan.ops.clear();
+  const PackedWeights packed = PackedWeights::Pack(plan, loaded.model, loaded.pool).value();
+  EXPECT_EQ(packed.bytes(), 0u);
+  EXPECT_EQ(packed[Value{0}], nullptr);
+}
+
+}  // namespace
+}  // namespace lucid
