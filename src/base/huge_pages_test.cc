@@ -13,7 +13,8 @@ namespace {
 
 // The error of DemandHugePages where the system's setting is `text`.
 std::string ErrorOf(const std::string& text) {
-  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "lucid_huge_pages";
+  const std::filesystem::path root =
+      std::filesystem::path(testing::TempDir()) / ("lucid_huge_pages_" + std::to_string(getpid()));
   const std::filesystem::path folder = root / "sys/kernel/mm/transparent_hugepage";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "enabled") << text;

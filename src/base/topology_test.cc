@@ -2,6 +2,7 @@
 #include "base/topology.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -29,8 +30,8 @@ TEST(Topology, ReadsTheCpuQuota) {
 
 // What CgroupCpus finds in a root with these files.
 std::optional<int> CpusIn(const std::map<std::string, std::string>& files) {
-  const std::filesystem::path root =
-      std::filesystem::path(testing::TempDir()) / "lucid_topology_test";
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) /
+                                     ("lucid_topology_test_" + std::to_string(getpid()));
   std::filesystem::remove_all(root);
   for (const auto& [name, text] : files) {
     std::filesystem::create_directories((root / name).parent_path());

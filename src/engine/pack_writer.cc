@@ -31,7 +31,7 @@ PackWriter::~PackWriter() {
         static_cast<double>(written_ - before) / std::chrono::duration<double>(kLook).count();
     const auto left = static_cast<double>(weights_.bytes() - written_);
     if (left > rate * kMostSeconds) {
-      LogWarn(
+      LogInfo(
           "the packed weights were not kept, the disk is slow; 'lucid pack' does it in its own "
           "time");
       stop_ = true;
