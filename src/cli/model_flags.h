@@ -29,7 +29,8 @@ struct ModelFlags {
 };
 
 // Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, -b, --backend, --isa, --numerics,
-// --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are the defaults.
+// --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are the
+// defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);
