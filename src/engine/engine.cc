@@ -213,7 +213,10 @@ Status Engine::Impl::StartRunner() {
 
 void Engine::Impl::KeepPackedWeights() {
   const PackedWeights& packed = runner->packed();
-  if (config.pack_cache.empty() || packed.bytes() == 0) return;
+  // Of --numerics float only plain types are packed: not what other starts want.
+  if (config.pack_cache.empty() || packed.bytes() == 0 || config.numerics == Numerics::kFloat) {
+    return;
+  }
   std::string file = PackCacheFile(config.pack_cache, config.model);
   if (packed.file() == file) TouchPack(file);
   if (packed.file().empty()) pack_writer = std::make_unique<PackWriter>(packed, std::move(file));

@@ -5,7 +5,6 @@
 #include "base/timer.h"
 #include "exec/packed_weights.h"
 #include "models/load.h"
-#include "plan/pass.h"
 #include "store/pack_cache.h"
 
 namespace lucid {
@@ -43,7 +42,7 @@ Result<PackReport> PackModel(const std::string& path, int n_threads, const std::
   ThreadPool pool(Threads(n_threads));
   const Clock::time_point start = Clock::now();
   LUCID_ASSIGN_OR_RETURN(const PackedWeights packed,
-                         PackedWeights::Pack(FusePlan(model.plan), model, pool));
+                         PackedWeights::Pack(FusedPlan(model), model, pool));
   PackReport report{.file = file,
                     .matrices = packed.matrices(),
                     .bytes = packed.bytes(),
@@ -72,7 +71,7 @@ Result<PackReport> VerifyPack(const std::string& path, int n_threads, const std:
   }
   LUCID_ASSIGN_OR_RETURN(const Model model, LoadModel(path));
   ThreadPool pool(Threads(n_threads));
-  const Plan plan = FusePlan(model.plan);
+  const Plan plan = FusedPlan(model);
   const Clock::time_point start = Clock::now();
   LUCID_ASSIGN_OR_RETURN(const PackedWeights packed,
                          PackedWeights::Open(plan, model, pool, report.file));

@@ -157,7 +157,8 @@ class ArgsMaker {
             .y = y.present() ? Ptr(y) : nullptr,
             .rows = Rows(x),
             .packed = c_.packed[w],
-            .error_budget = c_.error_budget};
+            .error_budget = c_.error_budget,
+            .exact = c_.exact};
   }
 
   LinearGroupArgs LinearGroup(const Op& op) const {
@@ -231,7 +232,7 @@ class ArgsMaker {
             .window = attrs.window,
             .scale = attrs.scale,
             .softcap = attrs.softcap,
-            .exact = c_.exact_attention};
+            .exact = c_.exact};
   }
 
   const BindContext& c_;

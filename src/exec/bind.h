@@ -43,8 +43,8 @@ struct BindContext {
   const Plan& plan;
   const Weights& weights;
   const PackedWeights& packed;
-  float error_budget = 0;        // of LinearArgs
-  bool exact_attention = false;  // AttentionArgs::exact
+  float error_budget = 0;  // of LinearArgs
+  bool exact = false;      // of LinearArgs and AttentionArgs
   const KvStorage& kv;
   const MemoryPlan& memory;
   std::byte* arena = nullptr;

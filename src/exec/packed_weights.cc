@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "kernels/packed.h"
+#include "plan/pass.h"
 
 namespace lucid {
 
@@ -52,12 +53,16 @@ std::vector<Value> OperandsOf(const Op& op) {
 }
 
 // The matrices to pack and their places in the image, in order of first use.
-std::vector<Matrix> MatricesOf(const Plan& plan, const Weights& weights) {
+std::vector<Matrix> MatricesOf(const Plan& plan, const Weights& weights,
+                               bool with_quantised = true) {
   std::vector<bool> wanted(plan.values.size(), false);
   for (const Op& op : plan.ops) {
     const std::vector<Value> operands = OperandsOf(op);
     const bool all = std::all_of(operands.begin(), operands.end(), [&](Value v) {
-      return FindPackedForm(weights[v].dtype) != nullptr;
+      const DType type = weights[v].dtype;
+      const PackedForm* form = FindPackedForm(type);
+      return form != nullptr && (with_quantised || form->plain()) &&
+             PackAlike(type, weights[operands[0]].dtype);
     });
     for (const Value v : operands) {
       if (all) wanted[static_cast<size_t>(v.id)] = true;
@@ -183,6 +188,12 @@ Status Populate(const MmapFile& file, ThreadPool& pool) {
 
 }  // namespace
 
+Plan FusedPlan(const Model& model) {
+  return FusePlan(model.plan, [&](Value a, Value b) {
+    return PackAlike(model.weights[a].dtype, model.weights[b].dtype);
+  });
+}
+
 PackedWeights::PackedWeights(const Plan& plan, const Model& model,
                              const std::vector<Matrix>& matrices)
     : places_(plan.values.size(), nullptr),
@@ -196,8 +207,9 @@ void PackedWeights::SetPlaces(const std::vector<Matrix>& matrices) {
   }
 }
 
-Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Model& model, ThreadPool& pool) {
-  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
+Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Model& model, ThreadPool& pool,
+                                          bool with_quantised) {
+  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights, with_quantised);
   PackedWeights packed(plan, model, matrices);
   if (matrices.empty()) return packed;
   LUCID_ASSIGN_OR_RETURN(packed.memory_, Buffer::Allocate(packed.bytes_));

@@ -20,6 +20,9 @@
 
 namespace lucid {
 
+// The fused plan of a model: linears become one op where their weights pack alike.
+Plan FusedPlan(const Model& model);
+
 class PackedWeights {
  public:
   struct Matrix;
@@ -27,9 +30,10 @@ class PackedWeights {
   PackedWeights() = default;
 
   // Packs every matrix that an op of `plan` (the model's, fused or not) multiplies with and whose
-  // type has a packed form; an op that takes several gets all of them packed or none. kCapacity if
-  // memory is short.
-  static Result<PackedWeights> Pack(const Plan& plan, const Model& model, ThreadPool& pool);
+  // type has a packed form; quantised types only `with_quantised`. An op that takes several gets
+  // all of them packed, if they pack alike, or none. kCapacity if memory is short.
+  static Result<PackedWeights> Pack(const Plan& plan, const Model& model, ThreadPool& pool,
+                                    bool with_quantised = true);
   // Maps a file that Write made from this model, its files unchanged since. kNotFound if it is
   // absent, kInvalidFile if it is another or damaged; of the image one strip of each matrix is
   // compared with the model.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/packed.h"
 #include "plan/pass.h"
 
 namespace lucid {
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   if (options.backend == BackendKind::kCpu) {
     LUCID_ASSIGN_OR_RETURN(tables, SelectTables(options.isa));
     if (options.fuse) {
-      runner->plan_ = FusePlan(model.plan);
+      runner->plan_ = FusedPlan(model);
       LUCID_RETURN_IF_ERROR(VerifyPlan(runner->plan_));
     }
   }
@@ -53,16 +54,18 @@ Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerO
   runner->batch_threads_ = ThreadGovernor(runner->n_threads_batch_);
   runner->pool_ =
       std::make_unique<ThreadPool>(std::max(runner->n_threads_, runner->n_threads_batch_));
-  if (options.backend == BackendKind::kCpu && options.numerics != Numerics::kFloat) {
+  const bool exact = options.numerics == Numerics::kFloat;
+  if (options.backend == BackendKind::kCpu) {
     LUCID_ASSIGN_OR_RETURN(
         runner->packed_,
-        PackedWeights::Load(runner->plan_, model, *runner->pool_, options.pack_files));
+        exact ? PackedWeights::Pack(runner->plan_, model, *runner->pool_, /*with_quantised=*/false)
+              : PackedWeights::Load(runner->plan_, model, *runner->pool_, options.pack_files));
   }
   runner->bound_ = Bind({.plan = runner->plan_,
                          .weights = model.weights,
                          .packed = runner->packed_,
                          .error_budget = ErrorBudget(options.numerics),
-                         .exact_attention = options.numerics == Numerics::kFloat,
+                         .exact = exact,
                          .kv = runner->kv_,
                          .memory = runner->memory_,
                          .arena = runner->arena_.data(),

@@ -29,7 +29,7 @@ namespace lucid {
 enum class Numerics : int8_t {
   kDefault,  // exact sums of activations, rounded within an error budget
   kFast,     // activations of a single plane of bytes
-  kFloat,    // float32 activations and weights, which are not packed
+  kFloat,    // float32 activations and weights; quantised ones are not packed
 };
 
 std::string_view Name(Numerics numerics);

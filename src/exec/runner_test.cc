@@ -133,6 +133,11 @@ class Fixture : public testing::TestWithParam<Case> {
     StartRunner(2);
   }
 
+  // In the numbers that the references were made with.
+  void StartExact(bool fuse = true) {
+    numerics_ = Numerics::kFloat;
+    StartRunner(2, fuse);
+  }
   void StartRunner(int n_threads, bool fuse = true, KvType type = KvType::kF32,
                    int64_t block_size = 16) {
     RunnerOptions options;
@@ -239,6 +244,7 @@ class Fixture : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Fixture, LogitsOfEveryPositionMatch) {
+  StartExact();
   for (const auto& [prompt, ids, greedy] : prompts_) {
     const std::span<const float> want = Expected(prompt + ".logits");
     Run(ids, 0, /*all=*/true);
@@ -251,7 +257,7 @@ TEST_P(Fixture, LogitsOfEveryPositionMatch) {
 }
 
 TEST_P(Fixture, LogitsMatchWithoutTheFusePass) {
-  StartRunner(2, /*fuse=*/false);
+  StartExact(/*fuse=*/false);
   EXPECT_EQ(runner_->plan().ops.size(), model_->plan.ops.size());
   const auto& [prompt, ids, greedy] = prompts_[0];
   const std::span<const float> want = Expected(prompt + ".logits");
@@ -264,6 +270,7 @@ TEST_P(Fixture, LogitsMatchWithoutTheFusePass) {
 }
 
 TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
+  StartExact();
   HiddenTap tap;
   const auto& [prompt, ids, greedy] = prompts_[0];
   Run(ids, 0, /*all=*/true, &tap);
@@ -283,6 +290,7 @@ TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
 }
 
 TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {
+  StartExact();
   size_t compared = 0;
   for (const auto& [prompt, ids, want] : prompts_) {
     compared += want.size();

@@ -110,6 +110,7 @@ struct LinearArgs {
   // Packed weights only: the part of a row's squared length that rounding its activations may lose
   // (kernels/planes.h).
   float error_budget = kDefaultErrorBudget;
+  bool exact = false;  // activations stay float32 (--numerics float)
 };
 
 // Up to four linears of one input (q, k, v): one phase, one barrier.

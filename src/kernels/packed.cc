@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/packed_dense.h"
 #include "tensor/blocks.h"
 
 namespace lucid {
@@ -429,6 +430,15 @@ const Spec kSpecs[] = {
         WriteExponents, ReadExponents),
 };
 
+constexpr PackedForm PlainForm(DType type, int columns) {
+  PackedForm form;
+  form.type = type;
+  form.columns = columns;
+  return form;
+}
+constexpr PackedForm kPlainForms[] = {PlainForm(DType::kF32, 1), PlainForm(DType::kF16, 2),
+                                      PlainForm(DType::kBF16, 2)};
+
 const Spec* FindSpec(DType type) {
   for (const Spec& spec : kSpecs) {
     if (spec.form.type == type) return &spec;
@@ -470,14 +480,25 @@ void PackTile(const Spec& spec, const TileRows& rows, int64_t blocks, uint8_t* d
 }  // namespace
 
 int64_t PackedForm::StripBytes(int64_t n_in) const {
+  if (plain()) return (n_in + columns - 1) / columns * kPackedWord;
   const int64_t whole = n_in / kPackedTile;
   const int64_t rest = n_in % kPackedTile / kPackedBlock;
   return whole * TileBytes(kTileBlocks) + (rest > 0 ? TileBytes(rest) : 0);
 }
 
 const PackedForm* FindPackedForm(DType type) {
+  for (const PackedForm& form : kPlainForms) {
+    if (form.type == type) return &form;
+  }
   const Spec* spec = FindSpec(type);
   return spec != nullptr ? &spec->form : nullptr;
+}
+
+bool PackAlike(DType a, DType b) {
+  const PackedForm* form = FindPackedForm(a);
+  const PackedForm* other = FindPackedForm(b);
+  if (form == nullptr || other == nullptr) return form == other;
+  return form->plain() == other->plain();
 }
 
 int64_t PackedBytes(const Tensor& w) {
@@ -487,6 +508,8 @@ int64_t PackedBytes(const Tensor& w) {
 }
 
 void PackStrips(const Tensor& w, int64_t begin, int64_t end, std::byte* packed) {
+  const PackedForm* form = FindPackedForm(w.dtype);
+  if (form != nullptr && form->plain()) return PackDenseStrips(*form, w, begin, end, packed);
   const Spec* spec = FindSpec(w.dtype);
   LUCID_CHECK(spec != nullptr, "{} has no packed form", Name(w.dtype));
   const int64_t strip_bytes = spec->form.StripBytes(w.cols());
@@ -508,6 +531,8 @@ void PackStrips(const Tensor& w, int64_t begin, int64_t end, std::byte* packed) 
 }
 
 void DecodePackedRow(DType type, const std::byte* packed, int64_t n_in, int64_t row, float* dst) {
+  const PackedForm* form = FindPackedForm(type);
+  if (form != nullptr && form->plain()) return DecodeDenseRow(*form, packed, n_in, row, dst);
   const Spec* spec = FindSpec(type);
   LUCID_CHECK(spec != nullptr, "{} has no packed form", Name(type));
   const auto* src =

@@ -1,8 +1,17 @@
-// The packed form of quantised weight matrices: one layout, with the bytes of the file rearranged,
-// that decode (few rows, weights streamed once) and prefill (panels) both read front to back.
+// The packed form of weight matrices: one layout, with the bytes of the file rearranged, that
+// decode (few rows, weights streamed once) and prefill (panels) both read front to back.
 //
-// A matrix [n_out, n_in] is cut into strips of 16 rows (n_out padded with zero rows), a strip into
-// tiles of 256 columns, the last one shorter where n_in is no multiple of 256. A tile is
+// A matrix [n_out, n_in] is cut into strips of 16 rows (n_out padded with zero rows).
+//
+// Plain types: a strip is a sequence of words of 64 bytes (n_in padded with a zero column where it
+// is odd and a word has two columns; packed_dense.h packs and reads them). A word holds
+//   F32     a column: 16 floats
+//   F16     two columns, one after the other
+//   BF16    two columns side by side, row by row: what dot products of bfloat16 pairs and the tiles
+//           of AMX read
+//
+// Quantised types: a strip is cut into tiles of 256 columns, the last one shorter where n_in is no
+// multiple of 256. A tile is
 //   the scales of its blocks, as many bits as the file has, padded to 64 bytes;
 //   for each block of 32 columns its planes, `words` x 16 rows x 4 bytes.
 // A plane word belongs to one row and holds bits of the columns 4g to 4g + 3 in its four bytes
@@ -38,13 +47,17 @@ constexpr int kStripRows = 16;
 constexpr int kPackedTile = 256;  // columns of a tile
 constexpr int kPackedBlock = 32;  // columns of a block
 
+constexpr int kPackedWord = 64;  // bytes of a plane word, or word of a plain type, of 16 rows
+
 // How the numbers of a type lie in a packed matrix.
 struct PackedForm {
   DType type = DType::kF32;
-  int words = 0;  // plane words of a row's block
+  int words = 0;  // plane words of a row's block; 0: a plain type
   // Bytes of the scales of a tile of `blocks` blocks, padding included.
   int64_t (*scale_bytes)(int64_t blocks) = nullptr;
+  int columns = 0;  // of a word of a plain type
 
+  bool plain() const { return columns > 0; }
   int64_t TileBytes(int64_t blocks) const {
     return scale_bytes(blocks) + blocks * words * kStripRows * 4;
   }
@@ -52,6 +65,10 @@ struct PackedForm {
 };
 // nullptr: matrices of this type are used as they lie in the file.
 const PackedForm* FindPackedForm(DType type);
+
+// Whether the same kernels multiply with matrices of both types: both as they lie in the file, both
+// packed blocks, or both packed plain types.
+bool PackAlike(DType a, DType b);
 
 // Bytes of the packed matrix; 0 where the type has no packed form.
 int64_t PackedBytes(const Tensor& w);

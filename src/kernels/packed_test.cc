@@ -19,13 +19,13 @@ std::vector<DType> PackedTypes() {
 }
 
 TEST(Packed, CoversTheTypesOfCommonFiles) {
-  EXPECT_EQ(PackedTypes().size(), 13u);
+  EXPECT_EQ(PackedTypes().size(), 16u);
 }
 
 TEST(Packed, ARowReadsBackWithTheBitsOfItsCodec) {
   for (const DType type : PackedTypes()) {
     const int64_t unit = Info(type).block_elems;
-    for (const int64_t n_in : {unit, 3 * unit, 18 * unit, 20 * unit}) {
+    for (const int64_t n_in : {unit, 3 * unit, 18 * unit, 20 * unit, 37 * unit}) {
       for (const int64_t n_out : {1, 16, 37}) {
         const testing_util::Weights w = RandomWeights(type, n_out, n_in, 5);
         std::vector<std::byte> packed(static_cast<size_t>(PackedBytes(w.tensor)), std::byte{0xa5});
@@ -53,10 +53,19 @@ TEST(Packed, TakesTheBytesOfTheFile) {
   }
 }
 
-TEST(Packed, PlainTypesStayAsTheyLie) {
-  for (const DType type : {DType::kF32, DType::kF16, DType::kIQ2_XS}) {
+TEST(Packed, OtherTypesStayAsTheyLie) {
+  for (const DType type : {DType::kIQ2_XS, DType::kTQ1_0, DType::kF8E4M3}) {
     EXPECT_EQ(FindPackedForm(type), nullptr);
   }
+}
+
+TEST(Packed, TypesPackAlikeWithinTheirKind) {
+  EXPECT_TRUE(PackAlike(DType::kQ4_K, DType::kQ6_K));
+  EXPECT_TRUE(PackAlike(DType::kF32, DType::kBF16));
+  EXPECT_TRUE(PackAlike(DType::kIQ2_XS, DType::kTQ1_0));
+  EXPECT_FALSE(PackAlike(DType::kQ8_0, DType::kBF16));
+  EXPECT_FALSE(PackAlike(DType::kQ8_0, DType::kIQ2_XS));
+  EXPECT_FALSE(PackAlike(DType::kIQ2_XS, DType::kF32));
 }
 
 }  // namespace

@@ -18,8 +18,10 @@ Status VerifyPlan(const Plan& plan);
 // Replaces neighbours by fused ops, from a fixed table: linears of one input (q, k, v) ->
 // linear_group; gate and up linears with their glu -> glu_linear; add + rms_norm -> add_rms_norm;
 // head norm + rope -> norm_rope. Results keep their values, so names and taps stay; values that a
-// fused op no longer writes (gate and up) are gone from the list.
-Plan FusePlan(const Plan& plan);
+// fused op no longer writes (gate and up) are gone from the list. Linears become one op only where
+// `alike` holds for their weights, all of them if it is empty.
+using AlikeFn = std::function<bool(Value, Value)>;
+Plan FusePlan(const Plan& plan, const AlikeFn& alike = {});
 
 // Where every activation lies in one arena, reused as values die. Offsets are in bytes, aligned
 // to 64.

@@ -36,6 +36,9 @@ struct Match {
 struct Context {
   const Plan& plan;
   const std::vector<int32_t>& readers;
+  const AlikeFn& alike;
+
+  bool Alike(const Op& a, const Op& b) const { return !alike || alike(a.inputs[1], b.inputs[1]); }
 };
 
 // The index of the op of this kind that is the only reader of `v`, if it is one.
@@ -63,7 +66,7 @@ std::optional<Match> FuseGluLinear(const Context& c, size_t i) {
     return std::nullopt;
   }
   const Op& up_op = c.plan.ops[static_cast<size_t>(up)];
-  if (up_op.inputs[0] != gate.inputs[0]) return std::nullopt;
+  if (up_op.inputs[0] != gate.inputs[0] || !c.Alike(gate, up_op)) return std::nullopt;
   Op fused = c.plan.ops[*glu];
   fused.kind = OpKind::kGluLinear;
   fused.name = JoinedName(gate.name, up_op.name);
@@ -80,7 +83,7 @@ std::optional<Match> FuseLinearGroup(const Context& c, size_t i) {
   Match match{first, {i}};
   for (size_t j = i + 1; j < c.plan.ops.size() && match.replaced.size() < kMaxGroup; ++j) {
     const Op& op = c.plan.ops[j];
-    if (op.kind != OpKind::kLinear || op.inputs[0] != first.inputs[0]) break;
+    if (op.kind != OpKind::kLinear || op.inputs[0] != first.inputs[0] || !c.Alike(first, op)) break;
     match.replaced.push_back(j);
     match.fused.name = JoinedName(match.fused.name, op.name);
     match.fused.inputs.insert(match.fused.inputs.end(), {op.inputs[1], op.inputs[2]});
@@ -132,9 +135,9 @@ constexpr std::array kRules = {FuseGluLinear, FuseLinearGroup, FuseAddRmsNorm, F
 
 }  // namespace
 
-Plan FusePlan(const Plan& plan) {
+Plan FusePlan(const Plan& plan, const AlikeFn& alike) {
   const std::vector<int32_t> readers = FindReaders(plan);
-  const Context context{plan, readers};
+  const Context context{plan, readers, alike};
   std::vector<bool> gone(plan.ops.size(), false);  // ops already replaced
   // A fused op stands where the last op it replaces stood: by then every operand has been written.
   std::vector<std::optional<Op>> fused_at(plan.ops.size());

@@ -1,5 +1,5 @@
-// The kernels for AVX-512 with VNNI and BF16: only attention, whose prompts multiply pairs of
-// bfloat16 numbers; all others are the ones next in the stack of tables.
+// The kernels for AVX-512 with VNNI and BF16, which multiply pairs of bfloat16 numbers: attention,
+// for prompts, and matrices of bfloat16; all others are the ones next in the stack of tables.
 //
 // This file is compiled with flags of its own (cmake/isa.cmake). Every function in it but the
 // getter is in an anonymous namespace, and it uses no templates of the standard library: the linker
@@ -13,13 +13,15 @@
 #include "kernels/cpu/vec_avx512.h"
 
 #include "kernels/cpu/attention-inl.h"
+#include "kernels/cpu/dense_linear-inl.h"
 #include "kernels/cpu/tables.h"
 #include "kernels/table.h"
 
 namespace lucid {
 namespace avx512bf16 {
 namespace {
-constexpr Kernel kKernels[] = {{KernelOp::kAttention, "attention.avx512bf16", Attention,
+constexpr Kernel kKernels[] = {LUCID_DENSE_KERNELS("avx512bf16"),
+                               {KernelOp::kAttention, "attention.avx512bf16", Attention,
                                 AttentionScratch, nullptr, AttentionShared}};
 constexpr KernelTable kTable = {"avx512bf16", kKernels};
 }  // namespace

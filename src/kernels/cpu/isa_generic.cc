@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/dot_generic.h"
 
+#include "kernels/cpu/dense_linear-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
@@ -19,7 +20,8 @@
 namespace lucid {
 namespace generic {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"), LUCID_CPU_KERNELS("generic")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"), LUCID_DENSE_KERNELS("generic"),
+                               LUCID_CPU_KERNELS("generic")};
 constexpr KernelTable kTable = {"generic", kKernels};
 }  // namespace
 }  // namespace generic

@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/dot_neon.h"
 
+#include "kernels/cpu/dense_linear-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
@@ -21,7 +22,8 @@
 namespace lucid {
 namespace neon {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("neon"), LUCID_CPU_KERNELS("neon")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("neon"), LUCID_DENSE_KERNELS("neon"),
+                               LUCID_CPU_KERNELS("neon")};
 constexpr KernelTable kTable = {"neon", kKernels};
 }  // namespace
 }  // namespace neon

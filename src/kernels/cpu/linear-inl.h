@@ -1,4 +1,5 @@
-// Matrix products with weights of any type: Linear, LinearGroup and GluLinear.
+// Matrix products with weights as they lie in the file: Linear, LinearGroup and GluLinear. For
+// types without a packed form, and for quantised ones under `--numerics float`.
 //
 // Output (row m, column n) is always computed in the same order, whatever else is computed with it:
 // kLanes partial sums over ascending k, one fused multiply-add per step, then the tree of Sum4. Two
@@ -68,23 +69,6 @@ void FusedDot(const uint8_t* const* w, const float* x, int64_t ldx, int64_t k,
     p1 += D::kBytes;
     p2 += D::kBytes;
     p3 += D::kBytes;
-  }
-  if constexpr (D::kBlock == kLanes) {
-    if (i < k) {
-      const uint8_t* p[kColumns] = {p0, p1, p2, p3};
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) {
-        uint8_t last[D::kBytes] = {};
-        memcpy(last, p[c], static_cast<size_t>((k - i) * (D::kBytes / kLanes)));
-        D::Block(
-            last, [&](int, F weight) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-              for (int m = 0; m < M; ++m) {
-                acc[c][m] = Fma(weight, LoadN(x + m * ldx + i, k - i), acc[c][m]);
-              }
-            });
-      }
-    }
   }
 #pragma GCC unroll 4
   for (int m = 0; m < M; ++m) Sum4(acc[0][m], acc[1][m], acc[2][m], acc[3][m], out[m]);
@@ -169,12 +153,6 @@ constexpr WeightCodec CodecOf() {
 
 inline WeightCodec FindCodec(DType type) {
   switch (type) {
-    case DType::kF32:
-      return CodecOf<F32>();
-    case DType::kF16:
-      return CodecOf<F16>();
-    case DType::kBF16:
-      return CodecOf<Bf16>();
     case DType::kQ4_0:
       return CodecOf<Q4_0>();
     case DType::kQ4_1:

@@ -315,20 +315,24 @@ size_t PackedGluShared(const void* args, int64_t max_rows) {
   return PackedSharedBytes(static_cast<const GluLinearArgs*>(args)->gate, max_rows);
 }
 
-constexpr const char* kNotPacked = "wants packed weights";
+const char* RefusePacked(const LinearArgs& a) {
+  if (a.packed == nullptr) return "wants packed weights";
+  return FindPackedForm(a.w.dtype)->columns == 0 ? nullptr : "wants quantised weights";
+}
 const char* RefusePackedLinear(const void* args) {
-  return static_cast<const LinearArgs*>(args)->packed != nullptr ? nullptr : kNotPacked;
+  return RefusePacked(*static_cast<const LinearArgs*>(args));
 }
 const char* RefusePackedGroup(const void* args) {
   const auto& a = *static_cast<const LinearGroupArgs*>(args);
   for (int32_t i = 0; i < a.count; ++i) {
-    if (a.linear[i].packed == nullptr) return kNotPacked;
+    if (const char* reason = RefusePacked(a.linear[i])) return reason;
   }
   return nullptr;
 }
 const char* RefusePackedGlu(const void* args) {
   const auto& a = *static_cast<const GluLinearArgs*>(args);
-  return a.gate.packed != nullptr && a.up.packed != nullptr ? nullptr : kNotPacked;
+  const char* reason = RefusePacked(a.gate);
+  return reason != nullptr ? reason : RefusePacked(a.up);
 }
 
 }  // namespace
