@@ -191,7 +191,6 @@ class Command(Pack):
     def test_wrong_uses_are_told(self):
         self.assertIn("no model is named", self.fails(1, "pack", env=self.env))
         self.fails(2, "pack", "--list", "--clear", env=self.env)
-        self.assertIn("no matrices that are packed", self.fails(1, "pack", e2e.STORIES, env=self.env))
         absent = self.folder / "absent.pack"
         self.assertIn(str(absent), self.fails(1, "pack", self.model, "--verify", "-o", absent, env=self.env))
         self.assertIn("LUCID_PACK_GB", self.fails(1, "pack", self.model, env={**self.env, "LUCID_PACK_GB": "lots"}))

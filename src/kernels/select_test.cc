@@ -84,9 +84,10 @@ TEST(ChooseKernel, ARefusalSaysWhyAndFallsThrough) {
   const auto tables = SelectTables("generic").value();
   const KernelChoice choice = ChooseKernel(tables, KernelOp::kLinear, &args);
   EXPECT_EQ(choice.isa, "reference");
-  EXPECT_EQ(choice.refused,
-            "generic: packed_linear.generic wants packed weights; generic: linear.generic wants a "
-            "weight of two dimensions");
+  EXPECT_EQ(
+      choice.refused,
+      "generic: packed_linear.generic wants packed weights; generic: dense_linear.generic wants "
+      "packed weights; generic: linear.generic wants a weight of two dimensions");
 }
 
 TEST(ChooseKernel, TheReferenceTableHasEveryOp) {

@@ -4,8 +4,7 @@
 // is rounded by each thread for itself, which costs less than meeting. Then every thread computes
 // whole strips:
 //   direct  few rows: weights are unpacked in registers as they stream by
-//   panel   more rows: parts of kStripTile strips are unpacked to the first-level cache and meet a
-//           few hundred rows there
+//   panel   more rows: parts of kStripTile strips are unpacked once and meet many rows
 // packed_tile-inl.h promises the same bits both ways.
 #pragma once
 
@@ -21,10 +20,14 @@
 namespace lucid::LUCID_ISA {
 namespace {
 
-constexpr int64_t kPanelBlocks = 24;  // blocks of 32 columns of a panel: it stays in the L1 cache
-constexpr int64_t kPanelTiles = kPanelBlocks / 8;
-constexpr int64_t kPanelRowTiles = 256 / kRowTile;  // whose activations for a panel stay in L2
-constexpr int64_t kGroupPanels = 8;  // panels that meet these activations before the next columns
+// Short rows, whose activations stay in the first-level cache: kGroupPanels panels of all columns
+// meet a tile of activation rows one after the other. Long rows: one panel of kLongBlocks blocks of
+// 32 columns stays in the first level and meets up to kPanelRowTiles tiles, which stay in the
+// second.
+constexpr int64_t kShortBlocks = 32;
+constexpr int64_t kLongBlocks = 16;
+constexpr int64_t kPanelRowTiles = 512 / kRowTile;
+constexpr int64_t kGroupPanels = 8;
 constexpr int64_t kPanelColumns = kStripTile * kStripRows;
 
 inline int64_t Smaller(int64_t a, int64_t b) {
@@ -112,46 +115,78 @@ inline void DirectStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
 
 // --- panel ---
 
+// Of a strip, a block of a panel has 8 groups of numbers and at most 4 vectors of scales.
+constexpr int64_t kPanelBlockBytes = kStripTile * (8 + 4) * kPlaneBytes;
+
 // Memory of a thread.
 struct PanelScratch {
-  uint8_t* panel;
+  uint8_t* panels;
   float* edge;  // [rows][kPanelColumns]: a panel that reaches over the last column
   float* up;    // [rows][kGroupPanels * kPanelColumns]: GluLinear's second product
 };
 
-// A panel's part of the product: strips [strip, strip_end) and tiles [tile, tile_end) of columns
-// for row tiles [begin, end).
+// Part of a product: strips [strip, strip_end) and tiles [tile, tile_end) of columns, for row tiles
+// [begin, end).
 struct PanelPart {
   int64_t strip, strip_end;
   int64_t tile, tile_end;
   int64_t begin, end;
 };
 
-inline void PanelRows(const PackedProduct& p, const RoundedRows& x, const PanelPart& part,
-                      Destination to, const PanelScratch& scratch) {
+inline void UnpackPanel(const PackedProduct& p, const PanelPart& part, int64_t strip,
+                        uint8_t* panel) {
   for (int v = 0; v < kStripTile; ++v) {
     // Beyond the last strip the panel repeats it; those sums are dropped.
-    const int64_t s = Smaller(part.strip + v, part.strip_end - 1);
-    p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, part.tile, part.tile_end, v, scratch.panel);
+    const int64_t s = Smaller(strip + v, part.strip_end - 1);
+    p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, part.tile, part.tile_end, v, panel);
   }
+}
+
+// A panel, the one of `strip`, for one tile of rows.
+inline void PanelTileOf(const PackedProduct& p, const RoundedRows& x, const PanelPart& part,
+                        int64_t strip, int64_t t, const uint8_t* panel, Destination to,
+                        float* edge) {
   const int64_t block = part.tile * 8;
   const int64_t blocks = Smaller(part.tile_end * 8, p.shape.blocks()) - block;
-  const bool last = block + blocks == p.shape.blocks();
-  const int64_t n = part.strip * kStripRows;
-  const bool whole = part.strip + kStripTile <= part.strip_end && n + kPanelColumns <= p.n_out;
+  const int64_t n = strip * kStripRows;
+  const bool whole = strip + kStripTile <= part.strip_end && n + kPanelColumns <= p.n_out;
   const int64_t ldy = whole ? to.ldy : kPanelColumns;
+  float* y = whole ? to.y + t * kRowTile * to.ldy + n : edge + t * kRowTile * ldy;
+  const int64_t rows = x.RowsOfTile(t);
+  p.kernels.panel[rows - 1](panel, blocks, p.kernels.taken_off, x.Block(t, block), block == 0, y,
+                            ldy);
+  if (block + blocks < p.shape.blocks()) return;
   const int64_t columns =
-      Smaller(Smaller(kPanelColumns, (part.strip_end - part.strip) * kStripRows), p.n_out - n);
+      Smaller(Smaller(kPanelColumns, (part.strip_end - strip) * kStripRows), p.n_out - n);
+  for (int64_t r = 0; r < rows; ++r) {
+    AddBias(p, n, columns, y + r * ldy);
+    if (whole) continue;
+    memcpy(to.y + (t * kRowTile + r) * to.ldy + n, y + r * ldy,
+           static_cast<size_t>(columns) * sizeof(float));
+  }
+}
+
+inline void ShortPanels(const PackedProduct& p, const RoundedRows& x, const PanelPart& part,
+                        Destination to, const PanelScratch& scratch) {
+  const int64_t panel_bytes = p.shape.blocks() * kPanelBlockBytes;
+  int64_t i = 0;
+  for (int64_t s = part.strip; s < part.strip_end; s += kStripTile, ++i) {
+    UnpackPanel(p, part, s, scratch.panels + i * panel_bytes);
+  }
   for (int64_t t = part.begin; t < part.end; ++t) {
-    float* y = whole ? to.y + t * kRowTile * to.ldy + n : scratch.edge + t * kRowTile * ldy;
-    p.kernels.panel[x.RowsOfTile(t) - 1](scratch.panel, blocks, p.kernels.taken_off,
-                                         x.Block(t, block), block == 0, y, ldy);
-    if (!last) continue;
-    for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
-      AddBias(p, n, columns, y + r * ldy);
-      if (whole) continue;
-      memcpy(to.y + (t * kRowTile + r) * to.ldy + n, y + r * ldy,
-             static_cast<size_t>(columns) * sizeof(float));
+    i = 0;
+    for (int64_t s = part.strip; s < part.strip_end; s += kStripTile, ++i) {
+      PanelTileOf(p, x, part, s, t, scratch.panels + i * panel_bytes, to, scratch.edge);
+    }
+  }
+}
+
+inline void LongPanels(const PackedProduct& p, const RoundedRows& x, const PanelPart& part,
+                       Destination to, const PanelScratch& scratch) {
+  for (int64_t s = part.strip; s < part.strip_end; s += kStripTile) {
+    UnpackPanel(p, part, s, scratch.panels);
+    for (int64_t t = part.begin; t < part.end; ++t) {
+      PanelTileOf(p, x, part, s, t, scratch.panels, to, scratch.edge);
     }
   }
 }
@@ -159,14 +194,15 @@ inline void PanelRows(const PackedProduct& p, const RoundedRows& x, const PanelP
 // Strips [begin, end), at most kGroupPanels panels of them.
 inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
                         Destination to, const PanelScratch& scratch) {
-  const int64_t tiles_of_strip = p.shape.whole + (p.shape.rest > 0 ? 1 : 0);
+  const int64_t tiles = p.shape.whole + (p.shape.rest > 0 ? 1 : 0);
+  if (p.shape.blocks() <= kShortBlocks) {
+    return ShortPanels(p, x, {begin, end, 0, tiles, 0, x.tiles()}, to, scratch);
+  }
   for (int64_t t = 0; t < x.tiles(); t += kPanelRowTiles) {
     const int64_t end_t = Smaller(t + kPanelRowTiles, x.tiles());
-    for (int64_t tile = 0; tile < tiles_of_strip; tile += kPanelTiles) {
-      const int64_t end_tile = Smaller(tile + kPanelTiles, tiles_of_strip);
-      for (int64_t s = begin; s < end; s += kStripTile) {
-        PanelRows(p, x, {s, end, tile, end_tile, t, end_t}, to, scratch);
-      }
+    for (int64_t tile = 0; tile < tiles; tile += kLongBlocks / 8) {
+      const int64_t end_tile = Smaller(tile + kLongBlocks / 8, tiles);
+      LongPanels(p, x, {begin, end, tile, end_tile, t, end_t}, to, scratch);
     }
   }
 }
@@ -183,8 +219,7 @@ inline void PackedStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
 
 // --- memory ---
 
-// Of a strip, a block of a panel has 8 groups of numbers and at most 4 vectors of scales.
-constexpr int64_t kPackedPanelBytes = kPanelBlocks * kStripTile * (8 + 4) * kPlaneBytes;
+constexpr int64_t kPackedPanelBytes = kGroupPanels * kShortBlocks * kPanelBlockBytes;
 
 inline size_t PackedScratchBytes(int64_t n_in, int64_t max_rows) {
   const int64_t rows = RoundUp(max_rows < 1 ? 1 : max_rows, kRowTile);
@@ -194,8 +229,8 @@ inline size_t PackedScratchBytes(int64_t n_in, int64_t max_rows) {
 }
 inline PanelScratch PanelScratchOf(const ThreadSlot& thread, int64_t rows) {
   PanelScratch s;
-  s.panel = reinterpret_cast<uint8_t*>(thread.scratch);
-  s.edge = reinterpret_cast<float*>(s.panel + kPackedPanelBytes);
+  s.panels = reinterpret_cast<uint8_t*>(thread.scratch);
+  s.edge = reinterpret_cast<float*>(s.panels + kPackedPanelBytes);
   s.up = s.edge + RoundUp(rows, kRowTile) * kPanelColumns;
   return s;
 }
