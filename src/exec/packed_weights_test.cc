@@ -11,7 +11,6 @@
 #include "format/gguf_writer.h"
 #include "format/test_util.h"
 #include "kernels/packed.h"
-#include "plan/pass.h"
 
 namespace lucid {
 namespace {
@@ -25,8 +24,8 @@ struct TensorSpec {
   std::vector<int64_t> shape;
 };
 
-// A small model of random bytes: packing moves bits, whatever they mean. Tied embeddings, and rows
-// that fill no whole strip.
+// A small model of random bytes: packing moves bits, whatever they mean. Tied embeddings, rows that
+// fill no whole strip, and a plain type among quantised ones.
 void WriteModel(const std::string& path, uint32_t seed) {
   const std::vector<TensorSpec> tensors = {
       {"token_embd.weight", DType::kQ6_K, {37, 256}},
@@ -34,7 +33,7 @@ void WriteModel(const std::string& path, uint32_t seed) {
       {"blk.0.attn_norm.weight", DType::kF32, {256}},
       {"blk.0.attn_q.weight", DType::kQ4_K, {256, 256}},
       {"blk.0.attn_k.weight", DType::kQ4_K, {128, 256}},
-      {"blk.0.attn_v.weight", DType::kQ8_0, {128, 256}},
+      {"blk.0.attn_v.weight", DType::kBF16, {128, 256}},
       {"blk.0.attn_output.weight", DType::kQ5_K, {256, 256}},
       {"blk.0.ffn_norm.weight", DType::kF32, {256}},
       {"blk.0.ffn_gate.weight", DType::kQ4_0, {288, 256}},
@@ -71,7 +70,7 @@ void WriteModel(const std::string& path, uint32_t seed) {
 // A loaded model and all that packing it needs.
 struct Loaded {
   explicit Loaded(const std::string& path) : model(LoadModel(path).value()) {
-    plan = FusePlan(model.plan);
+    plan = FusedPlan(model);
   }
   PackedWeights Pack() { return PackedWeights::Pack(plan, model, pool).value(); }
   Result<PackedWeights> Open(const std::string& file) {
@@ -191,6 +190,16 @@ TEST_F(PackedWeightsTest, LoadTakesTheFirstFileThatFitsAndPacksWithoutAny) {
   const PackedWeights packed = load(2);
   EXPECT_EQ(packed.file(), "");
   EXPECT_GT(packed.bytes(), 0u);
+}
+
+TEST_F(PackedWeightsTest, PlainTypesArePackedAloneIfAskedFor) {
+  Loaded loaded(path_);
+  const PackedWeights packed =
+      PackedWeights::Pack(loaded.plan, loaded.model, loaded.pool, /*with_quantised=*/false).value();
+  EXPECT_EQ(packed.matrices(), 1);
+  for (const Value v : loaded.plan.Weights()) {
+    EXPECT_EQ(packed[v] != nullptr, loaded.model.weights[v].dtype == DType::kBF16);
+  }
 }
 
 TEST_F(PackedWeightsTest, AModelWithoutPackedTypesHasNoImage) {

@@ -63,6 +63,7 @@ inline void DenseSums(const DenseProduct& p, const DenseInput& x, int64_t begin,
   a.strips = end - begin;
   a.ldx = x.ldx;
   const int64_t tiles = (x.rows + kDenseRows - 1) / kDenseRows;
+  a.next_strip = tiles == 1 ? p.strip_bytes : 0;
   const int64_t chunk = tiles == 1 ? p.words : kDenseChunk / p.kernels.columns;
   for (int64_t word = 0; word < p.words; word += chunk) {
     a.words = Least(chunk, p.words - word);

@@ -107,7 +107,10 @@ struct DenseTileArgs {
   const uint8_t* w[kDenseStrips];  // the first word of each strip
   int64_t strips;
   int64_t words;
-  bool half;       // only the first column of the last word has an activation
+  bool half;  // only the first column of the last word has an activation
+  // From a strip to the next, whose words are asked for near the end of these; 0: the words that
+  // follow in the same strip are.
+  int64_t next_strip;
   const float* x;  // of a row: `words` * kItems items; rows are ldx items apart
   int64_t ldx;
   bool first;   // the sums begin here
@@ -128,7 +131,8 @@ template <typename T, int kItem, int kRows, int kStrips>
   }
 }
 
-constexpr int64_t kDensePrefetch = 1024;  // bytes ahead in each strip
+// Bytes ahead in each strip: of 512 to 8192 the best on a core of Zen 5, by 3 to 7 %.
+constexpr int64_t kDensePrefetch = 2048;
 
 // Strips [begin, begin + kStrips).
 template <typename T, int kRows, int kStrips>
@@ -147,9 +151,11 @@ template <typename T, int kRows, int kStrips>
   for (int v = 0; v < kStrips; ++v) w[v] = a.w[begin + v];
   const float* x = a.x;
   const int64_t whole = a.words - (a.half ? 1 : 0);
+  const int64_t within = a.words - kDensePrefetch / kWordBytes;
   for (int64_t i = 0; i < whole; ++i, x += T::kItems) {
+    const int64_t ahead = kDensePrefetch + (i < within ? 0 : (kStrips - 1) * a.next_strip);
 #pragma GCC unroll 4
-    for (int v = 0; v < kStrips; ++v) __builtin_prefetch(w[v] + kDensePrefetch);
+    for (int v = 0; v < kStrips; ++v) __builtin_prefetch(w[v] + ahead);
     SumItem<T, 0, kRows, kStrips>(w, x, a.ldx, sum);
     if constexpr (T::kItems == 2) SumItem<T, 1, kRows, kStrips>(w, x, a.ldx, sum);
 #pragma GCC unroll 4
