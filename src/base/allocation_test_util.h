@@ -1,5 +1,5 @@
 // Counts what a test program takes with operator new, all threads together. Replaces the global
-// operators, so exactly one file of a program includes it.
+// operators (of arrays too: the library's call these), so exactly one file of a program includes it.
 //
 //   AllocationCount count;
 //   ... work ...
@@ -37,6 +37,12 @@ void* operator new(std::size_t bytes) {
   return lucid::TakeCounted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return lucid::TakeCounted(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return lucid::TakeCounted(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return lucid::TakeCounted(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* p) noexcept {

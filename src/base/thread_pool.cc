@@ -99,11 +99,13 @@ struct ThreadPool::State {
   Counter arrived;   // threads that wait at the barrier now
 
   void Barrier() {
-    if (running == 1) return;
-    // Read before arriving: the last arrival may advance `released` at once.
+    // Both are read before arriving: the last arrival may advance `released` at once, and then the
+    // next run, of another number of threads, may begin.
+    const uint32_t threads = running;
+    if (threads == 1) return;
     const uint32_t generation = released.value.load(std::memory_order_acquire);
     const uint32_t before = arrived.value.fetch_add(1, std::memory_order_acq_rel);
-    if (before + 1 == running) {
+    if (before + 1 == threads) {
       arrived.value.store(0, std::memory_order_relaxed);
       released.Advance();
     } else {
