@@ -1,5 +1,6 @@
 // Counts what a test program takes with operator new, all threads together. Replaces the global
-// operators (of arrays too: the library's call these), so exactly one file of a program includes it.
+// operators (of arrays too: the library's call these), so exactly one file of a program includes
+// it.
 //
 //   AllocationCount count;
 //   ... work ...
