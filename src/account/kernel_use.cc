@@ -25,20 +25,22 @@ std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& wei
   const Plan& plan = runner.plan();
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const Op& op = plan.ops[i];
-    if (op.kind != OpKind::kLinear && op.kind != OpKind::kLinearGroup &&
-        op.kind != OpKind::kGluLinear) {
-      continue;
-    }
+    const bool multiplies = op.kind == OpKind::kLinear || op.kind == OpKind::kLinearGroup ||
+                            op.kind == OpKind::kGluLinear || op.kind == OpKind::kExpertGlu ||
+                            op.kind == OpKind::kExpertLinear;
+    if (!multiplies) continue;
     const BoundOp& bound = runner.bound().ops[i];
     for (const Value v : op.inputs) {
       if (!v.present() || plan.Info(v).kind != ValueKind::kWeight) continue;
       const ValueInfo& info = plan.Info(v);
-      if (info.shape.rank < 2) continue;
+      const int rank = info.shape.rank;
+      if (rank < 2 || info.name.ends_with(".bias")) continue;
+      const int64_t matrices = rank == 3 ? info.shape[0].size : 1;
       MatrixKernel row{.name = WithoutLayer(info.name),
                        .dtype = std::string(Name(weights.dtypes()[static_cast<size_t>(v.id)])),
-                       .n_out = info.shape[0].size,
-                       .n_in = info.shape[1].size,
-                       .count = 1,
+                       .n_out = info.shape[rank - 2].size,
+                       .n_in = info.shape[rank - 1].size,
+                       .count = matrices,
                        .kernel = bound.kernel->name,
                        .refused = bound.refused};
       const auto same = std::find_if(rows.begin(), rows.end(), [&row](const MatrixKernel& r) {
@@ -46,7 +48,7 @@ std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& wei
                r.n_in == row.n_in && r.kernel == row.kernel && r.refused == row.refused;
       });
       if (same != rows.end()) {
-        ++same->count;
+        same->count += matrices;
       } else {
         rows.push_back(std::move(row));
       }

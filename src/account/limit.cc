@@ -7,26 +7,6 @@
 namespace lucid {
 namespace {
 
-// Multiply-adds of the matrices among the operands of a linear op, for all of its rows.
-int64_t LinearMacs(const Plan& plan, const Op& op, const Workload& work) {
-  const int64_t rows = plan.Info(op.inputs[0]).shape[0].Bind(work.sizes());
-  int64_t macs = 0;
-  for (const Value v : op.inputs) {
-    if (!v.present()) continue;
-    const ValueInfo& info = plan.Info(v);
-    if (info.kind == ValueKind::kWeight && info.shape.rank >= 2) {
-      macs += rows * info.shape.Elements({});
-    }
-  }
-  return macs;
-}
-
-int64_t AttentionMacs(const Plan& plan, const Op& op, const Workload& work) {
-  const auto& attrs = std::get<AttentionAttrs>(op.attrs);
-  const KvSpec& spec = plan.kv_layers[static_cast<size_t>(plan.Info(op.inputs[1]).kv_layer)];
-  return attrs.n_heads * work.AttendedPairs(attrs.window) * (spec.k_dim + spec.v_dim);
-}
-
 struct StepTime {
   double by_memory = 0, by_arithmetic = 0;
   double seconds() const { return std::max(by_memory, by_arithmetic); }
@@ -49,18 +29,7 @@ StepNeeds NeedsOf(const Plan& plan, const Workload& work) {
     const Cost cost = Info(op.kind).cost(plan, op, work);
     needs.weight_bytes += cost.weight_bytes;
     needs.kv_bytes += cost.kv_read_bytes;
-    switch (op.kind) {
-      case OpKind::kLinear:
-      case OpKind::kLinearGroup:
-      case OpKind::kGluLinear:
-        needs.macs += LinearMacs(plan, op, work);
-        break;
-      case OpKind::kAttention:
-        needs.macs += AttentionMacs(plan, op, work);
-        break;
-      default:
-        break;
-    }
+    needs.macs += cost.macs;
   }
   return needs;
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kernels/packed.h"
 
 namespace lucid {
 
@@ -57,7 +58,7 @@ class ArgsMaker {
       case OpKind::kRmsNorm:
         return {KernelOp::kRmsNorm, RmsNorm(op)};
       case OpKind::kLinear:
-        return {KernelOp::kLinear, Linear(op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0])};
+        return {KernelOp::kLinear, PlainLinear(op)};
       case OpKind::kRope:
         return {KernelOp::kRope, Rope(op)};
       case OpKind::kKvStore:
@@ -76,6 +77,7 @@ class ArgsMaker {
                                         .y = Ptr(op.outputs[0]),
                                         .dim = Width(op.outputs[0]),
                                         .act = std::get<GluAttrs>(op.attrs).act,
+                                        .one_gate = Width(op.inputs[0]) < Width(op.inputs[1]),
                                         .rows = Rows(op.outputs[0])}};
       case OpKind::kScale:
         return {KernelOp::kScale, ScaleArgs{.x = Ptr(op.inputs[0]),
@@ -93,6 +95,27 @@ class ArgsMaker {
         return {KernelOp::kGatherRows,
                 GatherRowsArgs{
                     .x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0])}};
+      case OpKind::kRoute:
+        return {KernelOp::kRoute, RouteArgs{.logits = Ptr(op.inputs[0]),
+                                            .bias = Vector(op.inputs[1]),
+                                            .experts = Ptr(op.outputs[0]),
+                                            .weights = Ptr(op.outputs[1]),
+                                            .n_experts = Width(op.inputs[0]),
+                                            .rule = std::get<RouteAttrs>(op.attrs).rule}};
+      case OpKind::kExpertGlu:
+        return {KernelOp::kExpertGlu, ExpertGlu(op)};
+      case OpKind::kExpertLinear:
+        return {KernelOp::kExpertLinear, ExpertLinearArgs{.w = Experts(op.inputs[2], op.inputs[3]),
+                                                          .x = Ptr(op.inputs[0]),
+                                                          .experts = Ptr(op.inputs[1]),
+                                                          .y = Ptr(op.outputs[0]),
+                                                          .n_used = Used(op.inputs[1])}};
+      case OpKind::kMixExperts:
+        return {KernelOp::kMixExperts, MixExpertsArgs{.x = Ptr(op.inputs[0]),
+                                                      .weights = Ptr(op.inputs[1]),
+                                                      .y = Ptr(op.outputs[0]),
+                                                      .n_used = Used(op.inputs[1]),
+                                                      .dim = Width(op.outputs[0])}};
       case OpKind::kLinearGroup:
         return {KernelOp::kLinearGroup, LinearGroup(op)};
       case OpKind::kGluLinear:
@@ -161,6 +184,12 @@ class ArgsMaker {
             .exact = c_.exact};
   }
 
+  LinearArgs PlainLinear(const Op& op) const {
+    LinearArgs args = Linear(op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0]);
+    args.exact = args.exact || std::get<LinearAttrs>(op.attrs).exact;
+    return args;
+  }
+
   LinearGroupArgs LinearGroup(const Op& op) const {
     LinearGroupArgs group;
     group.count = std::get<LinearGroupAttrs>(op.attrs).count;
@@ -177,6 +206,33 @@ class ArgsMaker {
             .up = Linear(op.inputs[0], op.inputs[3], op.inputs[4], {}),
             .y = Ptr(op.outputs[0]),
             .act = std::get<GluLinearAttrs>(op.attrs).act};
+  }
+
+  int64_t Used(Value experts) const { return Info(experts).shape[1].size; }
+
+  ExpertMatrix Experts(Value w, Value bias) const {
+    const Tensor& stack = c_.weights[w];
+    Tensor one = stack;
+    one.rank = 2;
+    one.shape = {stack.shape[1], stack.shape[2]};
+    return {.w = one,
+            .n_experts = stack.shape[0],
+            .data = c_.weights.parts(w).data(),
+            .bias = Vector(bias),
+            .packed = c_.packed[w],
+            .packed_bytes = PackedBytes(one),
+            .error_budget = c_.error_budget,
+            .exact = c_.exact};
+  }
+
+  ExpertGluArgs ExpertGlu(const Op& op) const {
+    return {.gate = Experts(op.inputs[2], op.inputs[3]),
+            .up = Experts(op.inputs[4], op.inputs[5]),
+            .x = Ptr(op.inputs[0]),
+            .experts = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .n_used = Used(op.inputs[1]),
+            .glu = std::get<ExpertGluAttrs>(op.attrs).glu};
   }
 
   const float* RopeTable(const RopeSpec& spec, Value factors) {

@@ -21,7 +21,8 @@ namespace lucid {
 
 using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs,
                                 GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs,
-                                AttentionArgs, AddArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs>;
+                                AttentionArgs, AddArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs,
+                                RouteArgs, ExpertGluArgs, ExpertLinearArgs, MixExpertsArgs>;
 
 struct BoundOp {
   KernelFn fn = nullptr;

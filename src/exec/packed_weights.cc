@@ -16,15 +16,18 @@
 
 namespace lucid {
 
+// A matrix, or a stack of them that are packed one after the other.
 struct PackedWeights::Matrix {
   Value value;
-  std::string name;  // of the weight slot
-  Tensor w;
-  bool mapped = false;  // the source lies in a mapped file
-  int64_t offset = 0;   // in the image
-  int64_t bytes = 0;    // of the packed matrix
+  std::string name;                     // of the weight slot
+  Tensor w;                             // one matrix of a stack
+  std::vector<const std::byte*> parts;  // where each of them lies
+  bool mapped = false;                  // the source lies in a mapped file
+  int64_t offset = 0;                   // in the image
+  int64_t bytes = 0;                    // packed, all together
 
-  int64_t strips() const { return (w.rows() + kStripRows - 1) / kStripRows; }
+  int64_t strips_of_part() const { return (w.rows() + kStripRows - 1) / kStripRows; }
+  int64_t strips() const { return strips_of_part() * std::ssize(parts); }
   int64_t strip_bytes() const { return bytes / strips(); }
 };
 
@@ -42,6 +45,10 @@ std::vector<Value> OperandsOf(const Op& op) {
       return {op.inputs[1]};
     case OpKind::kGluLinear:
       return {op.inputs[1], op.inputs[3]};
+    case OpKind::kExpertGlu:
+      return {op.inputs[2], op.inputs[4]};
+    case OpKind::kExpertLinear:
+      return {op.inputs[2]};
     case OpKind::kLinearGroup: {
       std::vector<Value> matrices;
       for (size_t i = 1; i < op.inputs.size(); i += 2) matrices.push_back(op.inputs[i]);
@@ -72,8 +79,16 @@ std::vector<Matrix> MatricesOf(const Plan& plan, const Weights& weights,
   int64_t offset = 0;
   for (const Value v : plan.Weights()) {
     if (!wanted[static_cast<size_t>(v.id)]) continue;
-    const Tensor& w = weights[v];
-    matrices.push_back({v, plan.Info(v).name, w, weights.mapped(v), offset, PackedBytes(w)});
+    Tensor w = weights[v];
+    std::vector<const std::byte*> parts = {w.data};
+    if (w.rank == 3) {
+      parts.assign(weights.parts(v).begin(), weights.parts(v).end());
+      w.rank = 2;
+      w.shape = {w.shape[1], w.shape[2]};
+    }
+    const int64_t bytes = PackedBytes(w) * std::ssize(parts);
+    matrices.push_back(
+        {v, plan.Info(v).name, w, std::move(parts), weights.mapped(v), offset, bytes});
     offset += (matrices.back().bytes + kMatrixAlignment - 1) / kMatrixAlignment * kMatrixAlignment;
   }
   return matrices;
@@ -106,17 +121,36 @@ int64_t ImageBytes(const std::vector<Matrix>& matrices) {
   return matrices.empty() ? 0 : matrices.back().offset + matrices.back().bytes;
 }
 
+// Packs strips [begin, end) of `m` to their places in `packed`, where all of its strips lie.
+void PackStripsOf(const Matrix& m, int64_t begin, int64_t end, std::byte* packed) {
+  const int64_t strips = m.strips_of_part();
+  for (int64_t s = begin; s < end;) {
+    const int64_t part = s / strips;
+    const int64_t part_end = std::min(end, (part + 1) * strips);
+    Tensor w = m.w;
+    w.data = m.parts[static_cast<size_t>(part)];
+    PackStrips(w, s - part * strips, part_end - part * strips,
+               packed + part * strips * m.strip_bytes());
+    s = part_end;
+  }
+}
+
+void ReleaseSource(const Matrix& m) {
+  if (!m.mapped) return;
+  for (const std::byte* part : m.parts) {
+    ReleaseMappedPages(part, static_cast<size_t>(m.w.bytes()));
+  }
+}
+
 // The pages of a mapped source are given back as soon as all of it is packed, so that a model is
 // not in memory twice.
 void PackAll(const std::vector<Matrix>& matrices, ThreadPool& pool, std::byte* image) {
   std::vector<std::atomic<int64_t>> done(matrices.size());
   ForAllStrips(matrices, pool, [&](size_t i, int64_t begin, int64_t end) {
     const Matrix& m = matrices[i];
-    PackStrips(m.w, begin, end, image + m.offset);
+    PackStripsOf(m, begin, end, image + m.offset);
     const int64_t before = done[i].fetch_add(end - begin, std::memory_order_acq_rel);
-    if (before + end - begin == m.strips() && m.mapped) {
-      ReleaseMappedPages(m.w.data, static_cast<size_t>(m.w.bytes()));
-    }
+    if (before + end - begin == m.strips()) ReleaseSource(m);
   });
 }
 
@@ -125,8 +159,8 @@ void PackAll(const std::vector<Matrix>& matrices, ThreadPool& pool, std::byte* i
 PackKey KeyOf(const std::vector<Matrix>& matrices, std::span<const std::string> files) {
   std::string facts;
   for (const Matrix& m : matrices) {
-    facts += fmt::format("{} {} {} {} {} {}\n", m.name, Name(m.w.dtype), m.w.rows(), m.w.cols(),
-                         m.offset, m.bytes);
+    facts += fmt::format("{} {} {} {} {} {}\n", m.name, Name(m.w.dtype),
+                         m.w.rows() * std::ssize(m.parts), m.w.cols(), m.offset, m.bytes);
   }
   for (const std::string& file : files) {
     struct stat info {};  // stays zero for a model that lies in memory
@@ -140,14 +174,23 @@ PackKey KeyOf(const std::vector<Matrix>& matrices, std::span<const std::string> 
 // Whether strips [begin, end) of a matrix are in the image what packing them gives.
 bool StripsFit(const Matrix& m, int64_t begin, int64_t end, const std::byte* image,
                std::vector<std::byte>& scratch) {
-  Tensor rows = m.w;
-  rows.rank = 2;
-  rows.shape = {std::min(end * kStripRows, m.w.rows()) - begin * kStripRows, m.w.cols()};
-  rows.data = m.w.row(begin * kStripRows);
-  const auto bytes = static_cast<size_t>((end - begin) * m.strip_bytes());
-  scratch.resize(bytes);
-  PackStrips(rows, 0, end - begin, scratch.data());
-  return std::memcmp(scratch.data(), image + m.offset + begin * m.strip_bytes(), bytes) == 0;
+  const int64_t strips = m.strips_of_part();
+  for (int64_t s = begin; s < end;) {
+    const int64_t part = s / strips;
+    const int64_t part_end = std::min(end, (part + 1) * strips);
+    const int64_t row = (s - part * strips) * kStripRows;
+    Tensor rows = m.w;
+    rows.rank = 2;
+    rows.shape = {std::min((part_end - part * strips) * kStripRows, m.w.rows()) - row, m.w.cols()};
+    rows.data = m.parts[static_cast<size_t>(part)] + row * m.w.row_bytes();
+    const auto bytes = static_cast<size_t>((part_end - s) * m.strip_bytes());
+    scratch.resize(bytes);
+    PackStrips(rows, 0, part_end - s, scratch.data());
+    const std::byte* packed = image + m.offset + s * m.strip_bytes();
+    if (std::memcmp(scratch.data(), packed, bytes) != 0) return false;
+    s = part_end;
+  }
+  return true;
 }
 
 // Packs one strip of every matrix and compares: an image of other weights, or of another form of
@@ -162,7 +205,7 @@ bool SamplesFit(const std::vector<Matrix>& matrices, ThreadPool& pool, const std
       const Matrix& m = matrices[i];
       const auto strip = static_cast<int64_t>(i * 0x9E3779B1u % static_cast<uint64_t>(m.strips()));
       if (!StripsFit(m, strip, strip + 1, image, scratch)) fits = false;
-      if (m.mapped) ReleaseMappedPages(m.w.data, static_cast<size_t>(m.w.bytes()));
+      ReleaseSource(m);
     }
   });
   return fits;

@@ -77,6 +77,8 @@ std::vector<Case> Cases(const std::vector<std::string>& only = {}) {
       {"gguf/models/llama_mha_tied.gguf", "models/llama_mha_tied/reference"},
       {"gguf/models/llama3_gqa.gguf", "models/llama3_gqa/reference"},
       {"gguf/models/qwen2.gguf", "models/qwen2/reference"},
+      {"models/mixtral", "models/mixtral/reference"},
+      {"gguf/models/mixtral.gguf", "models/mixtral/reference"},
       {"trained/stories_llama", "trained/stories_llama/reference"},
       {"trained/stories_draft", "trained/stories_draft/reference"},
   };
@@ -286,7 +288,19 @@ TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
   }
   check("output_norm", "hidden.final_norm");
   check("blk.0.attn_output", "layer0.attn_out");
-  check("blk.0.ffn_down", "layer0.mlp_out");
+  check(tap.taps.contains("blk.0.ffn_out") ? "blk.0.ffn_out" : "blk.0.ffn_down", "layer0.mlp_out");
+  for (int64_t i = 0; i < model_->config.n_layers; ++i) {
+    const std::string theirs = prompt + ".router.layer" + std::to_string(i);
+    const TensorEntry* experts = reference_->Find(theirs + ".experts");
+    if (experts == nullptr) continue;
+    const std::string ours = "blk." + std::to_string(i) + ".ffn_gate_inp.route";
+    ASSERT_TRUE(tap.taps.contains(ours + ".experts")) << ours;
+    const std::vector<float>& chosen = tap.taps[ours + ".experts"];
+    const auto* want = reinterpret_cast<const int32_t*>(experts->tensor.data);
+    ASSERT_EQ(std::ssize(chosen), experts->tensor.elements());
+    for (size_t j = 0; j < chosen.size(); ++j) EXPECT_EQ(chosen[j], want[j]) << theirs << " " << j;
+    check(ours + ".weights", "router.layer" + std::to_string(i) + ".weights");
+  }
 }
 
 TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {

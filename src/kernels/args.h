@@ -120,13 +120,15 @@ struct LinearGroupArgs {
   int32_t count = 0;
 };
 
-// y = act(gate) * up, elementwise over rows of `dim`.
+// y = act(gate) * up, elementwise over rows of `dim`; with one_gate, gate[rows] has one value for a
+// whole row.
 struct GluArgs {
   const float* gate = nullptr;
   const float* up = nullptr;
   float* y = nullptr;
   int64_t dim = 0;
   Activation act = Activation::kSilu;
+  bool one_gate = false;
   RowAxis rows = RowAxis::kTokens;
 };
 
@@ -183,6 +185,61 @@ struct AttentionArgs {
   // Prompts in float32 as well: else they may be computed on bfloat16 pairs, unless the cache is
   // float32.
   bool exact = false;
+};
+
+// The n_used experts of every token, ids ascending, and their weights, from logits[T, n_experts]:
+// RoutingRule (tensor/op_enums.h). Of equal scores the lower id is chosen; a score that is no
+// number comes last.
+struct RouteArgs {
+  const float* logits = nullptr;
+  const float* bias = nullptr;  // [n_experts], added to scores for the choice only; or nullptr
+  float* experts = nullptr;     // [T, n_used]
+  float* weights = nullptr;     // [T, n_used]
+  int64_t n_experts = 0;
+  RoutingRule rule;
+};
+
+// A matrix of every expert.
+struct ExpertMatrix {
+  Tensor w;  // of one expert: [n_out, n_in]; data is that of expert 0
+  int64_t n_experts = 0;
+  const std::byte* const* data = nullptr;  // [n_experts]: where each lies
+  const float* bias = nullptr;             // [n_experts, n_out] or nullptr
+  // All in their packed form (kernels/packed.h), packed_bytes apart; or nullptr.
+  const std::byte* packed = nullptr;
+  int64_t packed_bytes = 0;
+  float error_budget = kDefaultErrorBudget;  // as LinearArgs
+  bool exact = false;
+};
+
+// y[T, n_used, n_out] = act(x[t] w_gate[e]^T + b_gate[e]) * (x[t] w_up[e]^T + b_up[e]) for each of
+// a token's experts e; with a limit gate and up are clamped first (GluRule).
+struct ExpertGluArgs {
+  ExpertMatrix gate;
+  ExpertMatrix up;
+  const float* x = nullptr;        // [T, n_in]
+  const float* experts = nullptr;  // [T, n_used]
+  float* y = nullptr;
+  int64_t n_used = 0;
+  GluRule glu;
+};
+
+// y[T, n_used, n_out] = x[T, n_used, n_in] times the matrix of each row's expert, plus its bias.
+struct ExpertLinearArgs {
+  ExpertMatrix w;
+  const float* x = nullptr;
+  const float* experts = nullptr;  // [T, n_used]
+  float* y = nullptr;
+  int64_t n_used = 0;
+};
+
+// y[T, dim] = sum over i of weights[t, i] * x[t, i, :], i ascending.
+struct MixExpertsArgs {
+  const float* x = nullptr;        // [T, n_used, dim]
+  const float* weights = nullptr;  // [T, n_used]
+  float* y = nullptr;
+  int64_t n_used = 0;
+  int64_t dim = 0;
 };
 
 // y = a + b over rows of `dim`.

@@ -75,6 +75,14 @@ std::string_view Name(KernelOp op) {
       return "softcap";
     case KernelOp::kGatherRows:
       return "gather_rows";
+    case KernelOp::kRoute:
+      return "route";
+    case KernelOp::kExpertGlu:
+      return "expert_glu";
+    case KernelOp::kExpertLinear:
+      return "expert_linear";
+    case KernelOp::kMixExperts:
+      return "mix_experts";
   }
   return "unknown";
 }

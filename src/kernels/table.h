@@ -33,6 +33,10 @@ enum class KernelOp : int8_t {
   kScale,
   kSoftcap,
   kGatherRows,
+  kRoute,
+  kExpertGlu,
+  kExpertLinear,
+  kMixExperts,
 };
 std::string_view Name(KernelOp op);
 

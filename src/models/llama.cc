@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/moe.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -12,9 +13,10 @@ namespace {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "llama");
   // The converter permutes q and k of Llama files, so that neighbours are rotated together.
-  const ModelConfig c = ReadGgufCommon(h, "llama", RopeStyle::kInterleaved);
-  if (h.IntOr("expert_count", 0) > 0)
-    h.Fail({ErrorCode::kUnsupported, "llama.expert_count: experts are not supported yet"});
+  ModelConfig c = ReadGgufCommon(h, "llama", RopeStyle::kInterleaved);
+  if (h.IntOr("expert_count", 0) > 0) {  // Mixtral
+    ReadGgufExperts(h, {.score = RouteScore::kSoftmax, .normalise = true}, c);
+  }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -35,7 +37,8 @@ Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
   Value h = b.RmsNorm(x, w.Vec("attn_norm", c.dim), c.norm_eps);
   x = b.Add(x, parts::GqaAttention(b, c, layer, h, /*qk_norm=*/false));
   h = b.RmsNorm(x, w.Vec("ffn_norm", c.dim), c.norm_eps);
-  return b.Add(x, parts::GatedFfn(b, c, layer, h));
+  const bool experts = c.layers[static_cast<size_t>(layer)].experts;
+  return b.Add(x, experts ? parts::MoeFfn(b, c, layer, h) : parts::GatedFfn(b, c, layer, h));
 }
 
 constexpr std::array kHfNames = {

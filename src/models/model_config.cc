@@ -36,6 +36,38 @@ Status CheckRope(const RopeSpec& rope, int64_t head_dim, int64_t layer) {
   return {};
 }
 
+Status CheckExperts(const MoeConfig& moe) {
+  const auto bad = [](const char* name, int64_t value, int64_t max) {
+    return Err(ErrorCode::kInvalidFile, "{} is {}, must be 1 to {}", name, value, max);
+  };
+  if (moe.n_experts < 1 || moe.n_experts > 4096) {
+    return bad("number of experts", moe.n_experts, 4096);
+  }
+  if (moe.expert_dim < 1 || moe.expert_dim > (int64_t{1} << 20)) {
+    return bad("inner width of the experts", moe.expert_dim, int64_t{1} << 20);
+  }
+  if (moe.shared_dim < 0 || moe.shared_dim > (int64_t{1} << 20)) {
+    return bad("inner width of the shared expert", moe.shared_dim, int64_t{1} << 20);
+  }
+  if (moe.rule.n_used < 1 || moe.rule.n_used > moe.n_experts) {
+    return bad("number of experts of a token", moe.rule.n_used, moe.n_experts);
+  }
+  if (moe.rule.n_groups < 1 || moe.n_experts % moe.rule.n_groups != 0) {
+    return Err(ErrorCode::kInvalidFile, "{} experts cannot form {} groups", moe.n_experts,
+               moe.rule.n_groups);
+  }
+  const int64_t group = moe.n_experts / moe.rule.n_groups;
+  if (moe.rule.groups_used < 1 || moe.rule.groups_used > moe.rule.n_groups ||
+      group * moe.rule.groups_used < moe.rule.n_used) {
+    return Err(ErrorCode::kInvalidFile, "{} experts of a token cannot come from {} of {} groups",
+               moe.rule.n_used, moe.rule.groups_used, moe.rule.n_groups);
+  }
+  if (!std::isfinite(moe.rule.scale)) {
+    return Err(ErrorCode::kInvalidFile, "the factor of the experts' weights is {}", moe.rule.scale);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ValidateConfig(const ModelConfig& c) {
@@ -71,13 +103,16 @@ Status ValidateConfig(const ModelConfig& c) {
     return Err(ErrorCode::kInvalidFile, "{} layers are described, the model has {}",
                c.layers.size(), c.n_layers);
   }
+  bool experts = false;
   for (int64_t i = 0; i < c.n_layers; ++i) {
+    experts = experts || c.layers[static_cast<size_t>(i)].experts;
     const LayerConfig& layer = c.layers[static_cast<size_t>(i)];
     if (layer.window < 0 || layer.window > (int64_t{1} << 30)) {
       return Err(ErrorCode::kInvalidFile, "layer {}: sliding window is {}", i, layer.window);
     }
     LUCID_RETURN_IF_ERROR(CheckRope(layer.rope, c.head_dim, i));
   }
+  if (experts) LUCID_RETURN_IF_ERROR(CheckExperts(c.moe));
   return {};
 }
 

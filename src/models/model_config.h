@@ -11,9 +11,23 @@
 
 namespace lucid {
 
+// Layers with experts; n_experts == 0 where the model has none.
+struct MoeConfig {
+  int64_t n_experts = 0;
+  int64_t expert_dim = 0;  // inner width of an expert
+  RoutingRule rule;
+  GluRule glu;
+  bool router_bias = false;
+  bool choice_bias = false;  // a bias that counts for the choice only
+  bool expert_bias = false;
+  int64_t shared_dim = 0;    // inner width of the expert that all tokens share; 0: none
+  bool shared_gate = false;  // which is times sigmoid of a gate
+};
+
 struct LayerConfig {
   int64_t window = 0;  // sliding window of this layer; 0: none
   RopeSpec rope;
+  bool experts = false;  // the feed-forward half is a mixture of experts
 };
 
 struct ModelConfig {
@@ -36,7 +50,8 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
-  bool rope_freq_factors = false;   // the file brings divisors of the rope frequencies
+  bool rope_freq_factors = false;  // the file brings divisors of the rope frequencies
+  MoeConfig moe;
   std::vector<LayerConfig> layers;  // n_layers of them
 };
 

@@ -8,15 +8,18 @@ namespace lucid {
 extern const ArchSpec kLlama;
 extern const ArchSpec kQwen2;
 extern const ArchSpec kGemma3;
+extern const ArchSpec kMixtral;
 
 namespace {
 
-constexpr std::array<const ArchSpec*, 3> kArchs = {&kLlama, &kQwen2, &kGemma3};
+constexpr std::array<const ArchSpec*, 4> kArchs = {&kLlama, &kQwen2, &kGemma3, &kMixtral};
 
 std::string KnownNames(std::string_view ArchSpec::*member) {
   std::string names;
-  for (const ArchSpec* arch : kArchs)
+  for (const ArchSpec* arch : kArchs) {
+    if ((arch->*member).empty()) continue;
     names += (names.empty() ? "" : ", ") + std::string(arch->*member);
+  }
   return names;
 }
 
@@ -28,7 +31,7 @@ std::span<const ArchSpec* const> AllArchs() {
 
 Result<const ArchSpec*> FindArchByGguf(std::string_view architecture) {
   for (const ArchSpec* arch : kArchs) {
-    if (arch->gguf == architecture) return arch;
+    if (!architecture.empty() && arch->gguf == architecture) return arch;
   }
   return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}",
              architecture, KnownNames(&ArchSpec::gguf));

@@ -70,17 +70,72 @@ Result<Buffer> ToFloat(const Tensor& tensor, Transform transform) {
   return buffer;
 }
 
+// The tensors of a stack that the file keeps one by one: `pattern` with "{}" for the number. One
+// tensor [n, n_out, n_in] that begins with the first, and where each lies.
+struct Stack {
+  Tensor tensor;
+  std::vector<const std::byte*> parts;
+};
+Result<Stack> FindStack(const Checkpoint& checkpoint, const std::string& pattern,
+                        const Shape& shape) {
+  Stack stack;
+  const size_t at = pattern.find("{}");
+  for (int64_t i = 0; i < shape[0].size; ++i) {
+    std::string name = pattern;
+    name.replace(at, 2, std::to_string(i));
+    const TensorEntry* entry = checkpoint.Find(name);
+    if (entry == nullptr) return Err(ErrorCode::kInvalidFile, "tensor {} is missing", name);
+    const Tensor& tensor = entry->tensor;
+    if (!ShapeFits(tensor, Shape{shape[1], shape[2]})) {
+      return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}",
+                 name, ShapeText(tensor), Shape{shape[1], shape[2]}.ToString());
+    }
+    if (i > 0 && tensor.dtype != stack.tensor.dtype) {
+      return Err(ErrorCode::kUnsupported, "tensor {} has type {}, others of its stack have {}",
+                 name, Name(tensor.dtype), Name(stack.tensor.dtype));
+    }
+    if (!IsAligned(tensor)) {
+      return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes", name,
+                 ElementAlignment(tensor.dtype));
+    }
+    if (i == 0) stack.tensor = tensor;
+    stack.parts.push_back(tensor.data);
+  }
+  stack.tensor.rank = 3;
+  stack.tensor.shape = {shape[0].size, shape[1].size, shape[2].size};
+  return stack;
+}
+
+Status CheckType(const Tensor& tensor, const std::string& name) {
+  if (Info(tensor.dtype).decode != nullptr && tensor.cols() % Info(tensor.dtype).block_elems == 0) {
+    return {};
+  }
+  return Err(ErrorCode::kUnsupported,
+             "tensor {} has type {}, which cannot be used as a weight here", name,
+             Name(tensor.dtype));
+}
+
 }  // namespace
 
 Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
                               const Checkpoint& checkpoint) {
   Weights weights;
   weights.tensors_.resize(plan.values.size());
+  weights.parts_.resize(plan.values.size());
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
   weights.mapped_.assign(plan.values.size(), true);
   for (const Value v : plan.Weights()) {
     const ValueInfo& slot = plan.Info(v);
     LUCID_ASSIGN_OR_RETURN(const Source source, FindSource(arch, checkpoint.format(), slot.name));
+    const auto id = static_cast<size_t>(v.id);
+    if (slot.shape.rank == 3 && source.tensor.find("{}") != std::string::npos) {
+      LUCID_ASSIGN_OR_RETURN(Stack stack, FindStack(checkpoint, source.tensor, slot.shape));
+      LUCID_RETURN_IF_ERROR(CheckType(stack.tensor, source.tensor));
+      weights.tensors_[id] = stack.tensor;
+      weights.dtypes_[id] = stack.tensor.dtype;
+      weights.parts_[id] = std::move(stack.parts);
+      continue;
+    }
     const TensorEntry* entry = checkpoint.Find(source.tensor);
     if (entry == nullptr)
       return Err(ErrorCode::kInvalidFile, "tensor {} is missing", source.tensor);
@@ -89,13 +144,9 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
       return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}",
                  source.tensor, ShapeText(tensor), slot.shape.ToString());
     }
-    if (Info(tensor.dtype).decode == nullptr ||
-        tensor.cols() % Info(tensor.dtype).block_elems != 0) {
-      return Err(ErrorCode::kUnsupported,
-                 "tensor {} has type {}, which cannot be used as a weight here", source.tensor,
-                 Name(tensor.dtype));
-    }
-    const bool as_float = slot.shape.rank == 1 || source.transform != Transform::kNone;
+    LUCID_RETURN_IF_ERROR(CheckType(tensor, source.tensor));
+    const bool as_float = slot.shape.rank == 1 || slot.name.ends_with(".bias") ||
+                          source.transform != Transform::kNone;
     if ((as_float && (tensor.dtype != DType::kF32 || source.transform != Transform::kNone)) ||
         !IsAligned(tensor)) {
       Result<Buffer> copy = as_float ? ToFloat(tensor, source.transform)
@@ -108,10 +159,13 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
       }
       tensor.data = copy->data();
       weights.owned_.push_back(*std::move(copy));
-      weights.mapped_[static_cast<size_t>(v.id)] = false;
+      weights.mapped_[id] = false;
     }
-    weights.tensors_[static_cast<size_t>(v.id)] = tensor;
-    weights.dtypes_[static_cast<size_t>(v.id)] = tensor.dtype;
+    weights.tensors_[id] = tensor;
+    weights.dtypes_[id] = tensor.dtype;
+    for (int64_t i = 0; slot.shape.rank == 3 && i < tensor.shape[0]; ++i) {
+      weights.parts_[id].push_back(tensor.data + i * tensor.shape[1] * tensor.row_bytes());
+    }
   }
   return weights;
 }

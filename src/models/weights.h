@@ -2,6 +2,8 @@
 // mapped file; vectors and transformed tensors are small float32 copies.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -22,6 +24,11 @@ class Weights {
 
   // The tensor of a weight value of that plan.
   const Tensor& operator[](Value v) const { return tensors_[static_cast<size_t>(v.id)]; }
+  // Where each matrix of a stack [n, n_out, n_in] lies: a GGUF file has one tensor of all, Hugging
+  // Face files mostly a tensor for each.
+  std::span<const std::byte* const> parts(Value v) const {
+    return parts_[static_cast<size_t>(v.id)];
+  }
   // Whether that tensor lies in the mapped file, else in memory of these weights.
   bool mapped(Value v) const { return mapped_[static_cast<size_t>(v.id)]; }
   // By value id of the plan; kF32 for values that are no weights.
@@ -29,6 +36,7 @@ class Weights {
 
  private:
   std::vector<Tensor> tensors_;
+  std::vector<std::vector<const std::byte*>> parts_;  // empty but for stacks
   std::vector<DType> dtypes_;
   std::vector<bool> mapped_;
   std::vector<Buffer> owned_;

@@ -14,6 +14,10 @@ Value LayerScope::Mat(std::string_view name, Extent n_out, Extent n_in) const {
   return builder_.Mat(fmt::format("blk.{}.{}", layer_, name), n_out, n_in);
 }
 
+Value LayerScope::Stack(std::string_view name, Extent n, Extent n_out, Extent n_in) const {
+  return builder_.Stack(fmt::format("blk.{}.{}", layer_, name), n, n_out, n_in);
+}
+
 Builder::Builder(std::string arch) {
   plan_.arch = std::move(arch);
   const auto add = [this](BatchInput input, const char* name, Shape shape) {
@@ -44,6 +48,10 @@ Value Builder::Mat(std::string_view name, Extent n_out, Extent n_in) {
   return Weight(name, {n_out.size, n_in.size}, {n_out, n_in});
 }
 
+Value Builder::Stack(std::string_view name, Extent n, Extent n_out, Extent n_in) {
+  return Weight(name, {n.size, n_out.size, n_in.size}, {n, n_out, n_in});
+}
+
 Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents) {
   const auto [known, is_new] = weights_.try_emplace(std::string(name));
   if (!is_new) {
@@ -59,8 +67,8 @@ Value Builder::Weight(std::string_view name, const Shape& shape, std::vector<Ext
   return known->second = NewValue(std::move(info));
 }
 
-Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs,
-                    Where where) {
+std::vector<Value> Builder::EmitAll(OpKind kind, std::string name, std::vector<Value> inputs,
+                                    OpAttrs attrs, Where where) {
   Op op{.kind = kind,
         .name = name,
         .inputs = std::move(inputs),
@@ -70,20 +78,29 @@ Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, Op
   Result<std::vector<Shape>> shapes = Info(kind).infer(plan_, op);
   LUCID_CHECK(shapes.has_value(), "{} (emitted at {}:{})", shapes.error().message,
               where.file_name(), where.line());
-  LUCID_CHECK(shapes->size() == 1, "the builder emits ops of one result only");
-  ValueInfo result;
-  result.name = std::move(name);
-  result.shape = shapes->front();
-  result.producer = static_cast<int32_t>(plan_.ops.size());
-  if (kind == OpKind::kKvStore) {  // a new version of the cache it writes to
-    const ValueInfo& kv = plan_.Info(op.inputs[0]);
-    result.kind = ValueKind::kKv;
-    result.kv_layer = kv.kv_layer;
+  for (const Shape& shape : *shapes) {
+    ValueInfo result;
+    result.name = name;
+    result.shape = shape;
+    result.producer = static_cast<int32_t>(plan_.ops.size());
+    if (kind == OpKind::kKvStore) {  // a new version of the cache it writes to
+      const ValueInfo& kv = plan_.Info(op.inputs[0]);
+      result.kind = ValueKind::kKv;
+      result.kv_layer = kv.kv_layer;
+    }
+    op.outputs.push_back(NewValue(std::move(result)));
   }
-  const Value out = NewValue(std::move(result));
-  op.outputs = {out};
+  std::vector<Value> outputs = op.outputs;
   plan_.ops.push_back(std::move(op));
-  return out;
+  return outputs;
+}
+
+Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs,
+                    Where where) {
+  const std::vector<Value> outputs =
+      EmitAll(kind, std::move(name), std::move(inputs), std::move(attrs), where);
+  LUCID_CHECK(outputs.size() == 1, "an op of one result");
+  return outputs.front();
 }
 
 Value Builder::Embed(Value table, double scale, Where where) {
@@ -99,6 +116,10 @@ Value Builder::RmsNorm(Value x, Value weight, double eps, Where where) {
 
 Value Builder::Linear(Value x, Value w, Value bias, Where where) {
   return Emit(OpKind::kLinear, plan_.Info(w).name, {x, w, bias}, LinearAttrs{}, where);
+}
+
+Value Builder::ExactLinear(Value x, Value w, Value bias, Where where) {
+  return Emit(OpKind::kLinear, plan_.Info(w).name, {x, w, bias}, LinearAttrs{.exact = true}, where);
 }
 
 Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors,
@@ -164,6 +185,31 @@ Value Builder::Softcap(Value x, double cap, Where where) {
 Value Builder::GatherRows(Value x, Where where) {
   return Emit(OpKind::kGatherRows, plan_.Info(x).name + ".rows",
               {x, Plan::Batch(BatchInput::kOutputRows)}, GatherRowsAttrs{}, where);
+}
+
+Routes Builder::Route(Value logits, Value bias, const RoutingRule& rule, Where where) {
+  const std::string name = plan_.Info(logits).name + ".route";
+  const std::vector<Value> outputs =
+      EmitAll(OpKind::kRoute, name, {logits, bias}, RouteAttrs{rule}, where);
+  plan_.values[static_cast<size_t>(outputs[0].id)].name = name + ".experts";
+  plan_.values[static_cast<size_t>(outputs[1].id)].name = name + ".weights";
+  return {outputs[0], outputs[1]};
+}
+
+Value Builder::ExpertGlu(Value x, Value experts, const ExpertWeights& gate, const ExpertWeights& up,
+                         const GluRule& glu, Where where) {
+  return Emit(OpKind::kExpertGlu, plan_.Info(gate.w).name + ".glu",
+              {x, experts, gate.w, gate.bias, up.w, up.bias}, ExpertGluAttrs{glu}, where);
+}
+
+Value Builder::ExpertLinear(Value x, Value experts, const ExpertWeights& w, Where where) {
+  return Emit(OpKind::kExpertLinear, plan_.Info(w.w).name, {x, experts, w.w, w.bias},
+              ExpertLinearAttrs{}, where);
+}
+
+Value Builder::MixExperts(Value x, Value weights, Where where) {
+  return Emit(OpKind::kMixExperts, plan_.Info(x).name + ".mix", {x, weights}, MixExpertsAttrs{},
+              where);
 }
 
 Value Builder::Named(Value v, std::string name) {

@@ -23,6 +23,7 @@ class LayerScope {
  public:
   Value Vec(std::string_view name, Extent n) const;
   Value Mat(std::string_view name, Extent n_out, Extent n_in) const;
+  Value Stack(std::string_view name, Extent n, Extent n_out, Extent n_in) const;
   int layer() const { return layer_; }
 
  private:
@@ -38,6 +39,17 @@ struct AttentionOptions {
   double softcap = 0;
 };
 
+// What Route gives, both [T, k]: ids in ascending order (as numbers in float32), and their weights.
+struct Routes {
+  Value experts;
+  Value weights;
+};
+// A matrix of every expert: [E, n_out, n_in]; biases [E, n_out] or absent.
+struct ExpertWeights {
+  Value w;
+  Value bias;
+};
+
 class Builder {
  public:
   explicit Builder(std::string arch);
@@ -45,6 +57,7 @@ class Builder {
   // Weights. Asking twice for one name gives the same value (tied embeddings).
   Value Vec(std::string_view name, Extent n);
   Value Mat(std::string_view name, Extent n_out, Extent n_in);
+  Value Stack(std::string_view name, Extent n, Extent n_out, Extent n_in);  // n matrices
   LayerScope Layer(int layer) { return LayerScope(*this, layer); }
 
   using Where = std::source_location;
@@ -56,6 +69,8 @@ class Builder {
   Value RmsNorm(Value x, Value weight, double eps, Where where = Where::current());
   // [rows, n_out]: x W^T + bias; `bias` may be absent.
   Value Linear(Value x, Value w, Value bias = {}, Where where = Where::current());
+  // The same, activations never rounded: for routers, where a little tips the choice.
+  Value ExactLinear(Value x, Value w, Value bias = {}, Where where = Where::current());
   // [T, heads, head_dim]: q or k [T, heads * head_dim], each head rotated by the batch's positions.
   // `freq_factors` [rotary_dim / 2] divides the frequencies; may be absent.
   Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors = {},
@@ -68,13 +83,27 @@ class Builder {
   Value Attention(Value q, Value kv, const AttentionOptions& options,
                   Where where = Where::current());
   Value Add(Value a, Value b, Where where = Where::current());
-  // act(gate) * up (Shazeer, "GLU variants improve Transformer", 2020).
+  // act(gate) * up, where gate may be [T, 1]: one for a whole row (Shazeer, "GLU variants improve
+  // Transformer", 2020).
   Value Glu(Value gate, Value up, Activation act, Where where = Where::current());
   Value Scale(Value x, double factor, Where where = Where::current());
   // cap * tanh(x / cap).
   Value Softcap(Value x, double cap, Where where = Where::current());
   // [R, n]: the rows whose logits are wanted.
   Value GatherRows(Value x, Where where = Where::current());
+
+  // The experts of every token and their weights, from the router's logits [T, E]; `bias` [E]
+  // counts for the choice only and may be absent.
+  Routes Route(Value logits, Value bias, const RoutingRule& rule, Where where = Where::current());
+  // [T, k, n_out]: the gated unit of each of a token's experts: act(x W_gate^T) * x W_up^T, from
+  // stacks [E, n_out, n_in]; biases [E, n_out] may be absent.
+  Value ExpertGlu(Value x, Value experts, const ExpertWeights& gate, const ExpertWeights& up,
+                  const GluRule& glu, Where where = Where::current());
+  // [T, k, n_out]: each of a token's rows [T, k, n_in] times the matrix of its expert.
+  Value ExpertLinear(Value x, Value experts, const ExpertWeights& w,
+                     Where where = Where::current());
+  // [T, n]: the sum of a token's rows [T, k, n], each times its weight.
+  Value MixExperts(Value x, Value weights, Where where = Where::current());
 
   // Names the value (and its op) for dumps, taps and errors, e.g. "blk.0.out". Returns it.
   Value Named(Value v, std::string name);
@@ -85,6 +114,8 @@ class Builder {
  private:
   Value NewValue(ValueInfo info);
   Value Weight(std::string_view name, const Shape& shape, std::vector<Extent> extents);
+  std::vector<Value> EmitAll(OpKind kind, std::string name, std::vector<Value> inputs,
+                             OpAttrs attrs, Where where);
   Value Emit(OpKind kind, std::string name, std::vector<Value> inputs, OpAttrs attrs, Where where);
 
   Plan plan_;

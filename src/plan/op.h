@@ -32,7 +32,7 @@ enum class ValueKind : int8_t {
 };
 
 // Which index of a weight tensor parallelism may cut.
-enum class Axis : int8_t { kNone, kHead, kKvHead, kFfn, kVocab };
+enum class Axis : int8_t { kNone, kHead, kKvHead, kFfn, kVocab, kExpert };
 
 struct Extent {
   int64_t size = 0;
@@ -72,6 +72,10 @@ enum class OpKind : int8_t {
   kScale,
   kSoftcap,
   kGatherRows,
+  kRoute,
+  kExpertGlu,
+  kExpertLinear,
+  kMixExperts,
   // Made by the fuse pass only.
   kLinearGroup,
   kGluLinear,
@@ -101,7 +105,9 @@ struct NormAttrs {
   float eps = 0;
   int64_t dim = 0;
 };  // dim: values normalised together
-struct LinearAttrs {};
+struct LinearAttrs {
+  bool exact = false;  // activations are not rounded: routers, where a little tips the choice
+};
 struct RopeAttrs {
   RopeSpec spec;
   int64_t head_dim = 0;
@@ -114,7 +120,7 @@ struct AttentionAttrs {
   int64_t n_heads = 0;
 };
 struct AddAttrs {};
-struct GluAttrs {
+struct GluAttrs {  // gate may be [T, 1], one for the whole row
   Activation act = Activation::kSilu;
 };
 struct ScaleAttrs {
@@ -124,6 +130,14 @@ struct SoftcapAttrs {
   float cap = 0;
 };
 struct GatherRowsAttrs {};
+struct RouteAttrs {
+  RoutingRule rule;
+};
+struct ExpertGluAttrs {
+  GluRule glu;
+};
+struct ExpertLinearAttrs {};
+struct MixExpertsAttrs {};
 // Fused ops. Operand order is given in op_table.cc.
 struct LinearGroupAttrs {
   int32_t count = 0;
@@ -138,7 +152,8 @@ struct NormRopeAttrs {
 
 using OpAttrs = std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs,
                              AttentionAttrs, AddAttrs, GluAttrs, ScaleAttrs, SoftcapAttrs,
-                             GatherRowsAttrs, LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
+                             GatherRowsAttrs, RouteAttrs, ExpertGluAttrs, ExpertLinearAttrs,
+                             MixExpertsAttrs, LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
 
 struct Op {
   OpKind kind = OpKind::kEmbed;

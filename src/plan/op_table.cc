@@ -18,11 +18,18 @@ constexpr std::array kOps = {
     OpInfo{OpKind::kAttention, "attention", "q kv positions sequence block_tables",
            ops::InferAttention, ops::CostAttention},
     OpInfo{OpKind::kAdd, "add", "a b", ops::InferSameShapes, ops::CostAdd},
-    OpInfo{OpKind::kGlu, "glu", "gate up", ops::InferSameShapes, ops::CostGlu},
+    OpInfo{OpKind::kGlu, "glu", "gate up", ops::InferGlu, ops::CostGlu},
     OpInfo{OpKind::kScale, "scale", "x", ops::InferSameShapes, ops::CostScale},
     OpInfo{OpKind::kSoftcap, "softcap", "x", ops::InferSameShapes, ops::CostSoftcap},
     OpInfo{OpKind::kGatherRows, "gather_rows", "x output_rows", ops::InferGatherRows,
            ops::CostGatherRows},
+    OpInfo{OpKind::kRoute, "route", "logits bias?", ops::InferRoute, ops::CostRoute},
+    OpInfo{OpKind::kExpertGlu, "expert_glu", "x experts w_gate bias_gate? w_up bias_up?",
+           ops::InferExpertGlu, ops::CostExpertGlu},
+    OpInfo{OpKind::kExpertLinear, "expert_linear", "x experts w bias?", ops::InferExpertLinear,
+           ops::CostExpertLinear},
+    OpInfo{OpKind::kMixExperts, "mix_experts", "x weights", ops::InferMixExperts,
+           ops::CostMixExperts},
     OpInfo{OpKind::kLinearGroup, "linear_group", "x (w bias?)*", ops::InferLinearGroup,
            ops::CostLinearGroup},
     OpInfo{OpKind::kGluLinear, "glu_linear", "x w_gate bias_gate? w_up bias_up?",
@@ -49,6 +56,7 @@ const OpInfo& Info(OpKind kind) {
 
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
+  macs += other.macs;
   weight_bytes += other.weight_bytes;
   kv_read_bytes += other.kv_read_bytes;
   kv_write_bytes += other.kv_write_bytes;

@@ -41,6 +41,7 @@ struct Workload {
 // What an op costs: arithmetic (a multiply-add counts 2) and bytes moved, each operand once.
 struct Cost {
   int64_t flops = 0;
+  int64_t macs = 0;  // multiply-adds of matrices and attention among the flops
   int64_t weight_bytes = 0;
   int64_t kv_read_bytes = 0;
   int64_t kv_write_bytes = 0;

@@ -38,7 +38,11 @@ struct Context {
   const std::vector<int32_t>& readers;
   const AlikeFn& alike;
 
-  bool Alike(const Op& a, const Op& b) const { return !alike || alike(a.inputs[1], b.inputs[1]); }
+  // Whether two linears may become one op.
+  bool Alike(const Op& a, const Op& b) const {
+    if (std::get<LinearAttrs>(a.attrs).exact || std::get<LinearAttrs>(b.attrs).exact) return false;
+    return !alike || alike(a.inputs[1], b.inputs[1]);
+  }
 };
 
 // The index of the op of this kind that is the only reader of `v`, if it is one.

@@ -30,7 +30,7 @@ struct AttrPrinter {
     return a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale);
   }
   std::string operator()(const NormAttrs& a) const { return fmt::format("eps={}", a.eps); }
-  std::string operator()(const LinearAttrs&) const { return ""; }
+  std::string operator()(const LinearAttrs& a) const { return a.exact ? "exact" : ""; }
   std::string operator()(const RopeAttrs& a) const { return PrintRope(a); }
   std::string operator()(const KvStoreAttrs&) const { return ""; }
   std::string operator()(const AttentionAttrs& a) const {
@@ -44,6 +44,23 @@ struct AttrPrinter {
   std::string operator()(const ScaleAttrs& a) const { return fmt::format("factor={}", a.factor); }
   std::string operator()(const SoftcapAttrs& a) const { return fmt::format("cap={}", a.cap); }
   std::string operator()(const GatherRowsAttrs&) const { return ""; }
+  std::string operator()(const RouteAttrs& a) const {
+    std::string text = fmt::format("used={} score={}", a.rule.n_used, Name(a.rule.score));
+    if (a.rule.n_groups > 1) {
+      text += fmt::format(" groups={}/{} by={}", a.rule.groups_used, a.rule.n_groups,
+                          a.rule.group_pairs ? "pair" : "best");
+    }
+    if (a.rule.normalise) text += " normalised";
+    if (a.rule.scale != 1.0f) text += fmt::format(" scale={}", a.rule.scale);
+    return text;
+  }
+  std::string operator()(const ExpertGluAttrs& a) const {
+    std::string text = fmt::format("act={}", Name(a.glu.act));
+    if (a.glu.limit > 0) text += fmt::format(" limit={}", a.glu.limit);
+    return text;
+  }
+  std::string operator()(const ExpertLinearAttrs&) const { return ""; }
+  std::string operator()(const MixExpertsAttrs&) const { return ""; }
   std::string operator()(const LinearGroupAttrs& a) const {
     return fmt::format("count={}", a.count);
   }

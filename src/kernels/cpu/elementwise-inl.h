@@ -24,6 +24,10 @@ void Glu(const void* args, const StepView& step, const ThreadSlot& thread) {
   GluRange(a.act, a.gate, a.up, a.y, share.begin, share.end);
 }
 
+const char* RefuseGlu(const void* args) {
+  return static_cast<const GluArgs*>(args)->one_gate ? "wants a gate for every value" : nullptr;
+}
+
 void Add(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const AddArgs*>(args);
   const Share share = ValueShare(step, a.rows, a.dim, thread);
@@ -50,6 +54,24 @@ void Softcap(const void* args, const StepView& step, const ThreadSlot& thread) {
       share.begin, share.end, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         StoreUpTo(a.y + i, cap * Tanh(LoadUpTo(a.x + i, n) / cap), n);
       });
+}
+
+// A token's sum is one chain of fused multiply-adds over its experts, for each column.
+void MixExperts(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const MixExpertsArgs*>(args);
+  const Share share = ShareOf(a.dim, kValuesUnit, thread);
+  for (int64_t t = 0; t < step.n_tokens; ++t) {
+    const float* x = a.x + t * a.n_used * a.dim;
+    const float* weights = a.weights + t * a.n_used;
+    ForVectors(
+        share.begin, share.end, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+          F sum = Zero();
+          for (int64_t e = 0; e < a.n_used; ++e) {
+            sum = Fma(Set(weights[e]), LoadUpTo(x + e * a.dim + i, n), sum);
+          }
+          StoreUpTo(a.y + t * a.dim + i, sum, n);
+        });
+  }
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include "kernels/cpu/dot_avx2.h"
 
 #include "kernels/cpu/dense_linear-inl.h"
+#include "kernels/cpu/experts_dense-inl.h"
+#include "kernels/cpu/experts_packed-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
@@ -21,8 +23,10 @@
 namespace lucid {
 namespace avx2 {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx2"), LUCID_DENSE_KERNELS("avx2"),
-                               LUCID_CPU_KERNELS("avx2")};
+constexpr Kernel kKernels[] = {
+    LUCID_PACKED_KERNELS("avx2"), LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "avx2"),
+    LUCID_DENSE_KERNELS("avx2"), LUCID_EXPERT_KERNELS(DenseExperts, "dense_", "avx2"),
+    LUCID_CPU_KERNELS("avx2")};
 constexpr KernelTable kTable = {"avx2", kKernels};
 }  // namespace
 }  // namespace avx2

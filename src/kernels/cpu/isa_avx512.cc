@@ -12,13 +12,16 @@
 #include "kernels/cpu/vec_avx512.h"
 
 #include "kernels/cpu/dense_linear-inl.h"
+#include "kernels/cpu/experts_dense-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
 namespace avx512 {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_DENSE_KERNELS("avx512"), LUCID_CPU_KERNELS("avx512")};
+constexpr Kernel kKernels[] = {LUCID_DENSE_KERNELS("avx512"),
+                               LUCID_EXPERT_KERNELS(DenseExperts, "dense_", "avx512"),
+                               LUCID_CPU_KERNELS("avx512")};
 constexpr KernelTable kTable = {"avx512", kKernels};
 }  // namespace
 }  // namespace avx512

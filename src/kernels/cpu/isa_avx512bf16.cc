@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/attention-inl.h"
 #include "kernels/cpu/dense_linear-inl.h"
+#include "kernels/cpu/experts_dense-inl.h"
 #include "kernels/cpu/tables.h"
 #include "kernels/table.h"
 
@@ -21,6 +22,7 @@ namespace lucid {
 namespace avx512bf16 {
 namespace {
 constexpr Kernel kKernels[] = {LUCID_DENSE_KERNELS("avx512bf16"),
+                               LUCID_EXPERT_KERNELS(DenseExperts, "dense_", "avx512bf16"),
                                {KernelOp::kAttention, "attention.avx512bf16", Attention,
                                 AttentionScratch, nullptr, AttentionShared}};
 constexpr KernelTable kTable = {"avx512bf16", kKernels};

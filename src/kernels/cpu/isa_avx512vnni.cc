@@ -14,13 +14,15 @@
 
 #include "kernels/cpu/dot_avx512vnni.h"
 
+#include "kernels/cpu/experts_packed-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
 namespace avx512vnni {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx512vnni")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx512vnni"),
+                               LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "avx512vnni")};
 constexpr KernelTable kTable = {"avx512vnni", kKernels};
 }  // namespace
 }  // namespace avx512vnni

@@ -13,6 +13,8 @@
 #include "kernels/cpu/dot_generic.h"
 
 #include "kernels/cpu/dense_linear-inl.h"
+#include "kernels/cpu/experts_dense-inl.h"
+#include "kernels/cpu/experts_packed-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
@@ -20,8 +22,10 @@
 namespace lucid {
 namespace generic {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("generic"), LUCID_DENSE_KERNELS("generic"),
-                               LUCID_CPU_KERNELS("generic")};
+constexpr Kernel kKernels[] = {
+    LUCID_PACKED_KERNELS("generic"), LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "generic"),
+    LUCID_DENSE_KERNELS("generic"), LUCID_EXPERT_KERNELS(DenseExperts, "dense_", "generic"),
+    LUCID_CPU_KERNELS("generic")};
 constexpr KernelTable kTable = {"generic", kKernels};
 }  // namespace
 }  // namespace generic

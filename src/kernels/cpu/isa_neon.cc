@@ -15,6 +15,8 @@
 #include "kernels/cpu/dot_neon.h"
 
 #include "kernels/cpu/dense_linear-inl.h"
+#include "kernels/cpu/experts_dense-inl.h"
+#include "kernels/cpu/experts_packed-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/table-inl.h"
 #include "kernels/cpu/tables.h"
@@ -22,8 +24,10 @@
 namespace lucid {
 namespace neon {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("neon"), LUCID_DENSE_KERNELS("neon"),
-                               LUCID_CPU_KERNELS("neon")};
+constexpr Kernel kKernels[] = {
+    LUCID_PACKED_KERNELS("neon"), LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "neon"),
+    LUCID_DENSE_KERNELS("neon"), LUCID_EXPERT_KERNELS(DenseExperts, "dense_", "neon"),
+    LUCID_CPU_KERNELS("neon")};
 constexpr KernelTable kTable = {"neon", kKernels};
 }  // namespace
 }  // namespace neon

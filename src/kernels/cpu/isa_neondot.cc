@@ -14,13 +14,15 @@
 
 #include "kernels/cpu/dot_neon.h"
 
+#include "kernels/cpu/experts_packed-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
 namespace neondot {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("neondot")};
+constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("neondot"),
+                               LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "neondot")};
 constexpr KernelTable kTable = {"neondot", kKernels};
 }  // namespace
 }  // namespace neondot

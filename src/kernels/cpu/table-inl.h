@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/attention-inl.h"
 #include "kernels/cpu/elementwise-inl.h"
+#include "kernels/cpu/experts_plain-inl.h"
 #include "kernels/cpu/kv-inl.h"
 #include "kernels/cpu/linear-inl.h"
 #include "kernels/cpu/norm-inl.h"
@@ -38,19 +39,21 @@ const char* RefuseGluLinear(const void* args) {
 }  // namespace lucid::LUCID_ISA
 
 // Rows of a Kernel array; `isa` is a string literal, since names are constants.
-#define LUCID_CPU_KERNELS(isa)                                                                 \
-  {KernelOp::kRmsNorm, "rms_norm." isa, RmsNorm},                                              \
-      {KernelOp::kAddRmsNorm, "add_rms_norm." isa, AddRmsNorm},                                \
-      {KernelOp::kLinear, "linear." isa, Linear, LinearScratch, RefuseLinear},                 \
-      {KernelOp::kLinearGroup, "linear_group." isa, LinearGroup, LinearGroupScratch,           \
-       RefuseLinearGroup},                                                                     \
-      {KernelOp::kGlu, "glu." isa, Glu},                                                       \
-      {KernelOp::kGluLinear, "glu_linear." isa, GluLinear, GluLinearScratch, RefuseGluLinear}, \
-      {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                       \
-      {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                      \
-      {KernelOp::kKvStore, "kv_store." isa, KvStore, KvStoreScratch},                          \
-      {KernelOp::kAttention, "attention." isa, Attention,                                      \
-       AttentionScratch,     nullptr,          AttentionShared},                               \
-      {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale}, {            \
-    KernelOp::kSoftcap, "softcap." isa, Softcap                                                \
+#define LUCID_CPU_KERNELS(isa)                                                                    \
+  {KernelOp::kRmsNorm, "rms_norm." isa, RmsNorm},                                                 \
+      {KernelOp::kAddRmsNorm, "add_rms_norm." isa, AddRmsNorm},                                   \
+      {KernelOp::kLinear, "linear." isa, Linear, LinearScratch, RefuseLinear},                    \
+      {KernelOp::kLinearGroup, "linear_group." isa, LinearGroup, LinearGroupScratch,              \
+       RefuseLinearGroup},                                                                        \
+      {KernelOp::kGlu, "glu." isa, Glu, nullptr, RefuseGlu},                                      \
+      {KernelOp::kGluLinear, "glu_linear." isa, GluLinear, GluLinearScratch, RefuseGluLinear},    \
+      {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                          \
+      {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                         \
+      {KernelOp::kKvStore, "kv_store." isa, KvStore, KvStoreScratch},                             \
+      {KernelOp::kAttention, "attention." isa, Attention,                                         \
+       AttentionScratch,     nullptr,          AttentionShared},                                  \
+      {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale},                 \
+      {KernelOp::kSoftcap, "softcap." isa, Softcap}, LUCID_EXPERT_KERNELS(PlainExperts, "", isa), \
+  {                                                                                               \
+    KernelOp::kMixExperts, "mix_experts." isa, MixExperts                                         \
   }

@@ -26,6 +26,15 @@ float Activate(Activation act, float x) {
   return 0;
 }
 
+float GluOne(const GluRule& glu, float gate, float up) {
+  if (glu.limit > 0) {
+    gate = gate > glu.limit ? glu.limit : gate;
+    up = up > glu.limit ? glu.limit : up < -glu.limit ? -glu.limit : up;
+    up += 1.0f;
+  }
+  return Activate(glu.act, gate) * up;
+}
+
 float SoftcapOne(float x, float cap) {
   return static_cast<float>(cap * std::tanh(static_cast<double>(x) / cap));
 }
@@ -33,8 +42,11 @@ float SoftcapOne(float x, float cap) {
 void Glu(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const GluArgs*>(args);
   const Share share = ShareOf(step.rows(a.rows), 1, thread);
-  for (int64_t i = share.begin * a.dim; i < share.end * a.dim; ++i) {
-    a.y[i] = Activate(a.act, a.gate[i]) * a.up[i];
+  for (int64_t row = share.begin; row < share.end; ++row) {
+    const float of_row = a.one_gate ? Activate(a.act, a.gate[row]) : 0;
+    for (int64_t i = row * a.dim; i < (row + 1) * a.dim; ++i) {
+      a.y[i] = (a.one_gate ? of_row : Activate(a.act, a.gate[i])) * a.up[i];
+    }
   }
 }
 

@@ -4,7 +4,6 @@
 #include "kernels/split.h"
 
 namespace lucid::reference {
-namespace {
 
 // Eight sums let the compiler use vector instructions; in double the order does not show in a
 // float32 result.
@@ -20,6 +19,8 @@ double Dot(const float* a, const float* b, int64_t n) {
   for (double s : sums) sum += s;
   return sum;
 }
+
+namespace {
 
 // Row `n` of the matrix as float32, in `scratch`.
 const float* DecodeRow(const Tensor& w, int64_t n, float* scratch) {

@@ -24,14 +24,21 @@ void Rope(const void* args, const StepView& step, const ThreadSlot& thread);    
 void NormRope(const void* args, const StepView& step, const ThreadSlot& thread);     // rope.cc
 void KvStore(const void* args, const StepView& step, const ThreadSlot& thread);      // kv.cc
 void Attention(const void* args, const StepView& step, const ThreadSlot& thread);    // attention.cc
-void Glu(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
-void Add(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
-void Scale(const void* args, const StepView& step, const ThreadSlot& thread);    // elementwise.cc
-void Softcap(const void* args, const StepView& step, const ThreadSlot& thread);  // elementwise.cc
+void Glu(const void* args, const StepView& step, const ThreadSlot& thread);        // elementwise.cc
+void Add(const void* args, const StepView& step, const ThreadSlot& thread);        // elementwise.cc
+void Scale(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
+void Softcap(const void* args, const StepView& step, const ThreadSlot& thread);    // elementwise.cc
+void Route(const void* args, const StepView& step, const ThreadSlot& thread);      // experts.cc
+void ExpertGlu(const void* args, const StepView& step, const ThreadSlot& thread);  // experts.cc
+void ExpertLinear(const void* args, const StepView& step, const ThreadSlot& thread);  // experts.cc
+void MixExperts(const void* args, const StepView& step, const ThreadSlot& thread);    // experts.cc
 
 size_t LinearScratch(const void* args, int64_t max_rows);
 size_t LinearGroupScratch(const void* args, int64_t max_rows);
 size_t GluLinearScratch(const void* args, int64_t max_rows);
+size_t RouteScratch(const void* args, int64_t max_rows);
+size_t ExpertGluScratch(const void* args, int64_t max_rows);
+size_t ExpertLinearScratch(const void* args, int64_t max_rows);
 size_t KvStoreScratch(const void* args, int64_t max_rows);
 size_t AttentionScratch(const void* args, int64_t max_rows);
 
@@ -40,6 +47,10 @@ void NormalizeGroup(const float* x, const float* weight, float* y, int64_t dim, 
 // One head at `position`, see RopeArgs. In place allowed.
 void RotateHead(const RopeArgs& args, int32_t position, const float* x, float* y);
 float Activate(Activation act, float x);
+// The gated unit of one pair.
+float GluOne(const GluRule& glu, float gate, float up);
+// a . b in double.
+double Dot(const float* a, const float* b, int64_t n);
 // cap * tanh(x / cap).
 float SoftcapOne(float x, float cap);
 

@@ -24,6 +24,12 @@ constexpr Kernel kKernels[] = {
     {KernelOp::kScale, "scale.reference", reference::Scale},
     {KernelOp::kSoftcap, "softcap.reference", reference::Softcap},
     {KernelOp::kGatherRows, "gather_rows.reference", reference::GatherRows},
+    {KernelOp::kRoute, "route.reference", reference::Route, reference::RouteScratch},
+    {KernelOp::kExpertGlu, "expert_glu.reference", reference::ExpertGlu,
+     reference::ExpertGluScratch},
+    {KernelOp::kExpertLinear, "expert_linear.reference", reference::ExpertLinear,
+     reference::ExpertLinearScratch},
+    {KernelOp::kMixExperts, "mix_experts.reference", reference::MixExperts},
 };
 constexpr KernelTable kTable = {"reference", kKernels};
 

@@ -91,7 +91,8 @@ Cost CostAttention(const Plan& plan, const Op& op, const Workload& work) {
   const auto& attrs = std::get<AttentionAttrs>(op.attrs);
   const int64_t scores = attrs.n_heads * work.AttendedPairs(attrs.window);
   Cost cost;
-  cost.flops = scores * (2 * spec.k_dim + 2 * spec.v_dim + kSoftmaxFlopsPerScore);
+  cost.macs = scores * (spec.k_dim + spec.v_dim);
+  cost.flops = 2 * cost.macs + scores * kSoftmaxFlopsPerScore;
   // Every key once, as the last token reads it.
   int64_t packed = 0;
   if (PacksBlocks(spec, work)) {

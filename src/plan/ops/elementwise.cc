@@ -29,6 +29,17 @@ Shapes InferSameShapes(const Plan& plan, const Op& op) {
   return std::vector<Shape>{In(plan, op, 0).shape};
 }
 
+Shapes InferGlu(const Plan& plan, const Op& op) {
+  LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
+  const Shape& gate = In(plan, op, 0).shape;
+  const Shape& up = In(plan, op, 1).shape;
+  if (gate != up && gate != Shape{up[0], 1}) {
+    return Err(ErrorCode::kInvalidArgument, "{}: gate {} does not fit {}", op.name, gate.ToString(),
+               up.ToString());
+  }
+  return std::vector<Shape>{up};
+}
+
 Cost CostAdd(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 1);
 }

@@ -49,7 +49,8 @@ Cost LinearCost(const Plan& plan, Value x, Value w, Value bias, const Workload& 
   const int64_t n_out = plan.Info(w).shape[0].size;
   const int64_t n_in = plan.Info(w).shape[1].size;
   Cost cost;
-  cost.flops = 2 * rows * n_out * n_in + (bias.present() ? rows * n_out : 0);
+  cost.macs = rows * n_out * n_in;
+  cost.flops = 2 * cost.macs + (bias.present() ? rows * n_out : 0);
   cost.weight_bytes = WeightBytes(plan, w, work) + WeightBytes(plan, bias, work);
   cost.activation_bytes = 4 * rows * n_out;
   return cost;

@@ -52,9 +52,19 @@ Cost CostKvStore(const Plan& plan, const Op& op, const Workload& work);
 Shapes InferAttention(const Plan& plan, const Op& op);
 Cost CostAttention(const Plan& plan, const Op& op, const Workload& work);
 
+Shapes InferRoute(const Plan& plan, const Op& op);
+Cost CostRoute(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferExpertGlu(const Plan& plan, const Op& op);
+Cost CostExpertGlu(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferExpertLinear(const Plan& plan, const Op& op);
+Cost CostExpertLinear(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferMixExperts(const Plan& plan, const Op& op);
+Cost CostMixExperts(const Plan& plan, const Op& op, const Workload& work);
+
 Shapes InferSameShapes(const Plan& plan,
-                       const Op& op);  // Add, Glu, Scale, Softcap: output like the inputs
+                       const Op& op);  // Add, Scale, Softcap: output like the inputs
 Cost CostAdd(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferGlu(const Plan& plan, const Op& op);  // gate may have one value a row
 Cost CostGlu(const Plan& plan, const Op& op, const Workload& work);
 Cost CostScale(const Plan& plan, const Op& op, const Workload& work);
 Cost CostSoftcap(const Plan& plan, const Op& op, const Workload& work);
