@@ -2,6 +2,8 @@
 """lucid bench, end to end: the shape of its three formats, its lists, its complaints."""
 import csv
 import io
+import json
+import re
 
 import e2e
 from e2e import STORIES, Case
@@ -10,7 +12,7 @@ FIELDS = {"build_commit", "build_version", "cpu_info", "isa", "model_filename", 
           "n_batch", "n_threads", "type_k", "type_v", "kv_block_size", "n_prompt", "n_gen", "n_depth", "n_seqs", "test_time",
           "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "median_ts", "samples_ns", "samples_ts", "numerics",
           "limit_ts", "limit_fraction", "limit_by", "limit_weight_bytes", "limit_kv_bytes", "limit_macs",
-          "read_bytes_per_second", "peak_macs_per_second", "peak_unit"}
+          "read_bytes_per_second", "peak_macs_per_second", "peak_unit", "limit_assumes"}
 BENCH = ["bench", "-m", STORIES, "-t", 1, "-r", 3]
 
 
@@ -64,8 +66,28 @@ class Bench(Case):
         ran = self.ok(*BENCH, "-p", 8, "-n", 0, "--isa", "generic", "-v", "-o", "json")
         self.assertEqual(len(ran.json()), 1)
         self.assertRegex(ran.err, r"\| blk\.\*\.attn_q \| \w+ \| \d+ x \d+ \| \d+ \| \S+\.generic \|")
+        self.assertRegex(ran.err, r"\| attention \| 5 \| attention\.generic \|")
         self.assertIn("there is no ", ran.err)  # figures stored by lucid limits
         self.assertRegex(ran.err, r"measuring how fast 1 threads read [\d.]+ MB")
+
+    def test_every_ceiling_names_what_runs(self):
+        """Below a ceiling, the row and every kernel are of it or of a set under it, and no table under it is passed over for an op that it has."""
+        rows = json.loads(self.ok("limits", "--dispatch", "-o", "json").out)
+        used = [r for r in rows if r["used"]]
+        for i, ceiling in enumerate(used[:-1]):
+            ran = self.ok(*BENCH, "-r", 1, "-p", 8, "-n", 2, "-v", "-o", "json", env={"LUCID_ISA": ceiling["isa"]})
+            self.assertEqual({r["isa"] for r in ran.json()}, {ceiling["isa"]})
+            self.assertEqual({r["limit_assumes"] for r in ran.json()}, {"activations of 8 bits"})
+            cells = [[c.strip() for c in line.split("|")[1:-1]] for line in ran.err.splitlines() if line.startswith("| ")]
+            kernels = {row[2 if len(row) == 4 else 4]: row[-1] for row in cells} # name: who refused
+            kernels = {k: refused for k, refused in kernels.items() if "." in k}
+            self.assertGreater(len(kernels), 5)
+            for kernel, refused in kernels.items():
+                op, isa = kernel.split(".")[0], kernel.split(".")[-1]
+                able = [r["isa"] for r in used[i:] if re.sub("^(packed|dense|tile)_", "", op) in r["ops"].split(", ")]
+                self.assertIn(isa, able, kernel)
+                for better in able[:able.index(isa)]:
+                    self.assertIn(better, refused, kernel)  # it says why it did not take it
 
     def test_complaints(self):
         for flags in (["-o", "xml"], ["--kv", "f16,f8"], ["-p", "many"], ["--batch", 0], ["-r", 0], ["-t", -1], ["-p", "1,,2"], ["-p", "1,"],

@@ -54,6 +54,9 @@ class Limits(Case):
         table = self.ok("limits", "--dispatch").out.splitlines()
         self.assertEqual(len(table), 2 + len(rows))
         self.assertIn("| generic | yes |  |", table[-2])
+        for row in rows:
+            self.assertEqual(row["used"], row["ops"] != "", row)
+        self.assertIn("attention", rows[-1]["ops"].split(", "))
 
     def test_complaints(self):
         self.fails(2, "limits", "-o", "csv")

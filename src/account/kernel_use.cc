@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "kernels/table.h"
+#include "plan/op_table.h"
 #include "tensor/dtype.h"
 
 namespace lucid {
@@ -18,6 +19,24 @@ std::string WithoutLayer(const std::string& name) {
   return std::string(kPrefix) + "*" + name.substr(end);
 }
 
+bool MultipliesWeights(OpKind kind) {
+  return kind == OpKind::kLinear || kind == OpKind::kLinearGroup || kind == OpKind::kGluLinear ||
+         kind == OpKind::kExpertGlu || kind == OpKind::kExpertLinear;
+}
+
+// "rms_norm, linear": each op once, in the table's order.
+std::string OpsOf(const KernelTable& table) {
+  std::vector<std::string_view> names;
+  std::string text;
+  for (const Kernel& kernel : table.kernels) {
+    const std::string_view name = Name(kernel.op);
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    names.push_back(name);
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& weights) {
@@ -25,10 +44,7 @@ std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& wei
   const Plan& plan = runner.plan();
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const Op& op = plan.ops[i];
-    const bool multiplies = op.kind == OpKind::kLinear || op.kind == OpKind::kLinearGroup ||
-                            op.kind == OpKind::kGluLinear || op.kind == OpKind::kExpertGlu ||
-                            op.kind == OpKind::kExpertLinear;
-    if (!multiplies) continue;
+    if (!MultipliesWeights(op.kind)) continue;
     const BoundOp& bound = runner.bound().ops[i];
     for (const Value v : op.inputs) {
       if (!v.present() || plan.Info(v).kind != ValueKind::kWeight) continue;
@@ -57,11 +73,41 @@ std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& wei
   return rows;
 }
 
+std::vector<OpKernel> OpKernels(const Runner& runner) {
+  std::vector<OpKernel> rows;
+  const Plan& plan = runner.plan();
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    if (MultipliesWeights(plan.ops[i].kind)) continue;
+    const BoundOp& bound = runner.bound().ops[i];
+    OpKernel row{.op = std::string(Info(plan.ops[i].kind).name),
+                 .count = 1,
+                 .kernel = bound.kernel->name,
+                 .refused = bound.refused};
+    const auto same = std::find_if(rows.begin(), rows.end(), [&row](const OpKernel& r) {
+      return r.op == row.op && r.kernel == row.kernel && r.refused == row.refused;
+    });
+    if (same != rows.end()) {
+      ++same->count;
+    } else {
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
 Result<std::vector<IsaStatus>> Dispatch(std::string_view isa) {
   LUCID_ASSIGN_OR_RETURN(const std::vector<TableStatus> tables, TableStatuses(isa));
+  LUCID_ASSIGN_OR_RETURN(const std::vector<const KernelTable*> used, SelectTables(isa));
   std::vector<IsaStatus> rows;
   for (const TableStatus& table : tables) {
-    rows.push_back({std::string(table.isa), std::string(table.needs), table.refused});
+    IsaStatus row{.isa = std::string(table.isa),
+                  .ops = {},
+                  .needs = std::string(table.needs),
+                  .refused = table.refused};
+    for (const KernelTable* t : used) {
+      if (t->isa == table.isa) row.ops = OpsOf(*t);
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -25,8 +25,19 @@ struct MatrixKernel {
 // In the order in which a step uses them.
 std::vector<MatrixKernel> MatrixKernels(const Runner& runner, const Weights& weights);
 
+// The other ops of one kind that the same kernel runs.
+struct OpKernel {
+  std::string op;       // "attention"
+  int64_t count = 0;    // in a step
+  std::string kernel;   // "attention.avx512bf16"
+  std::string refused;  // as above
+};
+// In the order in which a step first uses them.
+std::vector<OpKernel> OpKernels(const Runner& runner);
+
 struct IsaStatus {
   std::string isa;
+  std::string ops;      // that it has kernels for, if they run: "attention, rope"
   std::string needs;    // of the CPU, as /proc/cpuinfo names it
   std::string refused;  // why its kernels do not run; empty if they do
 };

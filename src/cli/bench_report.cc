@@ -111,15 +111,16 @@ Json ToJson(const BenchRow& row) {
           {"limit_macs", row.limit.needs.macs},
           {"read_bytes_per_second", row.read.bytes_per_second},
           {"peak_macs_per_second", row.arithmetic.macs_per_second},
-          {"peak_unit", row.arithmetic.unit}};
+          {"peak_unit", row.arithmetic.unit},
+          {"limit_assumes", row.activations}};
 }
 
 std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// "99.1 MB + 12.6 MB of cache at 49.8 GB/s", or "68.9 GMAC at 487 GMAC/s (bfloat16 avx512bf16)":
-// what a step, or a whole prompt, needs of what bounds it.
+// "99.1 MB + 12.6 MB of cache at 49.8 GB/s", or "68.9 GMAC at 487 GMAC/s (int8 avx512vnni,
+// activations of 8 bits)": what a step, or a whole prompt, needs of what bounds it.
 std::string LimitInputs(const BenchRow& row) {
   const StepNeeds& needs = row.limit.needs;
   if (row.limit.by_memory) {
@@ -130,8 +131,8 @@ std::string LimitInputs(const BenchRow& row) {
     return fmt::format("{}{} at {:.1f} GB/s", DecimalBytes(static_cast<double>(needs.weight_bytes)),
                        cache, row.read.bytes_per_second / 1e9);
   }
-  return fmt::format("{:.3g} GMAC at {:.0f} GMAC/s ({})", static_cast<double>(needs.macs) / 1e9,
-                     row.arithmetic.macs_per_second / 1e9, row.arithmetic.unit);
+  return fmt::format("{:.3g} GMAC at {:.0f} GMAC/s ({}, {})", static_cast<double>(needs.macs) / 1e9,
+                     row.arithmetic.macs_per_second / 1e9, row.arithmetic.unit, row.activations);
 }
 
 void PrintMarkdown(const BenchRow& row, bool first) {
@@ -227,6 +228,7 @@ Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row) {
   // be nowhere.
   const bool eight_bits = engine.runner().numerics() != Numerics::kFloat;
   row.arithmetic = peaks.Arithmetic(row.n_threads, eight_bits);
+  row.activations = eight_bits ? "activations of 8 bits" : "activations of 16 bits";
   const MachineSpeed speed{row.read.bytes_per_second, row.arithmetic.macs_per_second};
   row.limit = row.test.n_prompt > 0 ? PromptLimit(plan, work, speed)
                                     : GenerationLimit(plan, work, row.test.n_gen, speed);
@@ -240,6 +242,10 @@ std::string KernelTableText(const Engine& engine) {
   for (const MatrixKernel& row : MatrixKernels(engine.runner(), engine.model().weights)) {
     text += fmt::format("| {} | {} | {} x {} | {} | {} | {} |\n", row.name, row.dtype, row.n_out,
                         row.n_in, row.count, row.kernel, row.refused);
+  }
+  text += "\n| op | in a step | kernel | refused by |\n| --- | ---: | --- | --- |\n";
+  for (const OpKernel& row : OpKernels(engine.runner())) {
+    text += fmt::format("| {} | {} | {} | {} |\n", row.op, row.count, row.kernel, row.refused);
   }
   return text;
 }

@@ -30,6 +30,7 @@ struct BenchRow {
   SpeedLimit limit;
   ReadSpeed read;             // that the limit assumes
   ArithmeticPeak arithmetic;  // likewise
+  std::string activations;    // and what it takes products of: "activations of 8 bits"
 };
 
 // Model, kernels, threads and cache of a loaded engine.
@@ -37,7 +38,7 @@ BenchRow DescribeEngine(const Engine& engine, const std::string& model_name);
 std::string UtcNow();
 // The fastest that this machine could run row.test; errors as PeakSource::Read.
 Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row);
-// Which kernel runs which matrix, as a table.
+// Which kernel runs which matrix, and which every other op, as two tables.
 std::string KernelTableText(const Engine& engine);
 
 enum class BenchFormat { kMarkdown, kJson, kCsv };

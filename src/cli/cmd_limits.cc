@@ -49,6 +49,7 @@ Status PrintDispatch(const LimitsFlags& flags) {
     list.push_back({{"isa", row.isa},
                     {"used", row.refused.empty()},
                     {"refused", row.refused},
+                    {"ops", row.ops},
                     {"needs", row.needs}});
   }
   PrintJson(list);

@@ -121,10 +121,12 @@ std::string LimitsText(const Machine& machine) {
 }
 
 std::string DispatchText(const std::vector<IsaStatus>& rows) {
-  std::string text = "| kernels | used | why not | needs of the CPU |\n| --- | --- | --- | --- |\n";
+  std::string text =
+      "| kernels | used | why not | needs of the CPU | for the ops |\n"
+      "| --- | --- | --- | --- | --- |\n";
   for (const IsaStatus& row : rows) {
-    text += fmt::format("| {} | {} | {} | {} |\n", row.isa, row.refused.empty() ? "yes" : "no",
-                        row.refused, row.needs);
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", row.isa, row.refused.empty() ? "yes" : "no",
+                        row.refused, row.needs, row.ops);
   }
   return text;
 }

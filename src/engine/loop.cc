@@ -346,6 +346,7 @@ void EngineLoop::AddChunk(Chunk& chunk) {
                        .sequence = chunk.id,
                        .position = position,
                        .index = batch_.n_outputs(),
+                       .in_batch = batch_.n_sequences() - 1,
                        .newest = newest});
     }
     const Phase phase = position < sequence.spec.n_prompt ? Phase::kPrompt : Phase::kGenerated;
@@ -381,6 +382,7 @@ bool EngineLoop::Step(Observer* observer) {
     const Clock::time_point run = Clock::now();
     parts_.runner->Run(batch_, observer);
     const double run_seconds = SecondsSince(run);
+    LocateFaults();
     // An observed step is slower than others and would teach the cost model wrong figures.
     scheduler_.Commit(plan, observer == nullptr ? run_seconds : 0);
     AfterCompute(plan);

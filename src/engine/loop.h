@@ -12,11 +12,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/fault_finder.h"
 #include "engine/handover.h"
 #include "engine/reply.h"
 #include "exec/batch.h"
@@ -78,8 +80,10 @@ class EngineLoop final : public StreamOwner {
     Reply* reply = nullptr;  // nullptr: of the shadow sequence
     SequenceId sequence = 0;
     int64_t position = 0;
-    int32_t index = 0;    // of the step's outputs
-    bool newest = false;  // of the sequence's last token: gives the next one
+    int32_t index = 0;     // of the step's outputs
+    int32_t in_batch = 0;  // which of the step's sequences
+    bool newest = false;   // of the sequence's last token: gives the next one
+    std::optional<Fault> fault = {};
   };
   // One token to be picked from a row.
   struct Pick {
@@ -107,6 +111,10 @@ class EngineLoop final : public StreamOwner {
   void Pack(StepPlan& plan);
   void AddChunk(Chunk& chunk);
   void LimitChunk(const ActiveRequest& request, const Reply& reply);
+  void LocateFaults();
+  Status CheckRow(const Row& row) const;
+  bool MayUse(const Row& row);
+  void EndFaulty();
   void AfterCompute(const StepPlan& plan);
   void EndStalled();
   void CheckIdle() const;

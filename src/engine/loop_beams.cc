@@ -1,6 +1,5 @@
 // Beam search in the loop: each beam is a sequence that waits for its siblings' rows; then the
 // search decides which live on, and their caches are forked.
-#include <cmath>
 #include <utility>
 
 #include "engine/loop.h"
@@ -13,11 +12,6 @@ void EngineLoop::AdvanceBeams(ActiveRequest& request) {
   const int64_t n_prompt = std::ssize(request.prompt());
   for (const auto& reply : request.replies) {
     if (reply->candidates.empty()) return;  // its row is still to come
-    if (!std::isfinite(reply->candidates[0].logprob)) {
-      EndRequest(request, StopCause::kError,
-                 Error{ErrorCode::kInvalidArgument, "the model gave no usable logits"});
-      return;
-    }
     const std::span<const TokenId> tokens = scheduler_.Get(reply->sequence).tokens;
     beams.push_back({.tokens = tokens.subspan(static_cast<size_t>(n_prompt)),
                      .logprobs = reply->logprobs,

@@ -1,12 +1,64 @@
 // From rows of logits to tokens, text and the end of replies.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/finite.h"
 #include "engine/loop.h"
 
 namespace lucid {
+
+// Before anything of the step is kept: where rows of logits are not finite, the step is run once
+// more to see why. Nearly always all of such a row is not, so one number is looked at here;
+// CheckRow looks at all of them when the row is used.
+void EngineLoop::LocateFaults() {
+  std::vector<int32_t> sequences;
+  for (const Row& row : rows_) {
+    if (!std::isfinite(LogitsOf(row)[0])) sequences.push_back(row.in_batch);
+  }
+  if (sequences.empty()) return;
+  FaultFinder finder(sequences);
+  batch_.ForgetScores();
+  parts_.runner->Run(batch_, &finder);  // writes what is there already: the same bits
+  for (Row& row : rows_) {
+    if (!std::isfinite(LogitsOf(row)[0])) row.fault = finder.Of(row.in_batch);
+  }
+}
+
+// kInvalidFile unless the row may be sampled from or shown.
+Status EngineLoop::CheckRow(const Row& row) const {
+  const std::span<const float> logits = LogitsOf(row);
+  if (AllFinite(logits)) return {};
+  if (row.fault) {
+    return Err(ErrorCode::kInvalidFile,
+               "the model's numbers for this request are not finite: {} gave infinity or NaN at "
+               "position {}, so there are no logits to choose a token from",
+               row.fault->value, row.fault->position);
+  }
+  const auto bad =
+      std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); });
+  return Err(ErrorCode::kInvalidFile,
+             "the model's numbers for this request are not finite: at position {} the logit of "
+             "token {} is {}",
+             row.position, bad - logits.begin(), *bad);
+}
+
+// False if the row is not finite: then its request ends with this step.
+bool EngineLoop::MayUse(const Row& row) {
+  ActiveRequest& request = *row.request;
+  if (request.fault || request.ended) return false;
+  if (const Status good = CheckRow(row); !good) request.fault = good.error();
+  return !request.fault.has_value();
+}
+
+void EngineLoop::EndFaulty() {
+  for (const Row& row : rows_) {
+    ActiveRequest& request = *row.request;
+    if (request.fault) EndRequest(request, StopCause::kError, request.fault);
+  }
+}
 
 // Evictions that are due, and the logits that requests asked for.
 void EngineLoop::AfterCompute(const StepPlan& plan) {
@@ -22,7 +74,7 @@ void EngineLoop::AfterCompute(const StepPlan& plan) {
     if (row.reply == nullptr || !request.request.on_logits) continue;
     const int64_t from = request.wants_prompt_logits() ? request.request.logits_from
                                                        : std::ssize(request.prompt()) - 1;
-    if (row.position < std::max(from, request.next_logits)) continue;
+    if (row.position < std::max(from, request.next_logits) || !MayUse(row)) continue;
     request.next_logits = row.position + 1;
     request.request.on_logits(row.position, parts_.runner->Logits(row.index));
   }
@@ -40,6 +92,7 @@ void EngineLoop::PickTokens() {
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
     ActiveRequest& request = *row.request;
+    if (request.fault) continue;
     if (row.reply == nullptr) {
       Audit(row);
       continue;
@@ -48,6 +101,7 @@ void EngineLoop::PickTokens() {
     if (request.auditor != nullptr) Audit(row);
     if (row.reply->done) continue;
     if (request.beam) {
+      if (!MayUse(row)) continue;
       const int n_candidates = std::max(2 * request.beam->width(), request.request.n_logprobs);
       row.reply->candidates =
           RawLogprobs(LogitsOf(row), 0, n_candidates, parts_.runner->row_kernels()).top;
@@ -83,6 +137,7 @@ void EngineLoop::PickTokens() {
   for (Pick& pick : picks_) Deliver(pick);
   for (ActiveRequest* request : beam_requests_) AdvanceBeams(*request);
   beam_requests_.clear();
+  EndFaulty();
 }
 
 // On any thread of the pool: reads what the loop owns, writes only the pick.
@@ -94,6 +149,10 @@ void EngineLoop::PickOne(Pick& pick) const {
   const std::span<const float> logits = LogitsOf(pick.row);
   const std::span<const TokenId> tokens = sequence.tokens;
   const size_t n_prompt = request.prompt().size();
+  if (const Status good = CheckRow(pick.row); !good) {
+    pick.output = tl::unexpected<Error>(good.error());
+    return;
+  }
   TokenOutput out;
   out.index = reply.index;
   if (!asked.forced_reply.empty()) {
@@ -175,6 +234,7 @@ void EngineLoop::Deliver(Pick& pick) {
 // Rows of the bounded and the full cache for one position; the faster sequence waits.
 void EngineLoop::Audit(const Row& row) {
   ActiveRequest& request = *row.request;
+  if (!MayUse(row)) return;
   KvAuditor& auditor = *request.auditor;
   const std::span<const float> logits = LogitsOf(row);
   Reply& reply = *request.replies[0];

@@ -57,6 +57,7 @@ struct ActiveRequest {
   SequenceId shadow = 0;
   int64_t next_audit = 0;  // position whose row of the full cache is wanted next
   bool ended = false;
+  std::optional<Error> fault;  // found in this step, which will end it
 
   bool wants_prompt_logits() const { return request.on_logits && request.logits_from >= 0; }
   const std::vector<TokenId>& prompt() const { return request.prompt; }

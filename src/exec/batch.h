@@ -33,6 +33,9 @@ class Batch {
   int32_t n_outputs() const { return static_cast<int32_t>(output_rows_.size()); }
   int32_t n_groups() const { return n_groups_; }
 
+  // Adds no attention up any more: for running a step a second time.
+  void ForgetScores() { any_scores_ = false; }
+
   // The view that kernels read; valid until the batch changes.
   StepView View();
 
