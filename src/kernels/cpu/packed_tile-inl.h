@@ -102,7 +102,16 @@ template <typename T, int kHalf, int kRows>
   }
 }
 
-constexpr int64_t kPrefetchBytes = 2048;  // how far ahead of the planes in use
+// How far ahead of the bytes in use weights are asked for: a core that reads 45 GB/s with a latency
+// of 120 ns has 5 KB under way, and the scales of a tile take as long as its planes.
+constexpr int64_t kPrefetchBytes = 10240;
+
+// Asks for bytes [0, bytes) of `p`. Weights that meet one tile of rows pass through the first-level
+// cache and push nothing out of the others; where a second tile may follow they stay.
+template <int kRows>
+[[gnu::always_inline]] inline void PrefetchWeights(const uint8_t* p, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, kRows < kRowTile ? 0 : 3);
+}
 
 // out[kRows][16]: the sums of a strip.
 template <typename T, int kRows>
@@ -118,13 +127,11 @@ void DirectTile(const uint8_t* strip, const StripShape& shape, const uint8_t* pl
     const TileOfStrip tile = TileAt(strip, shape, t);
     alignas(64) float scale[16 * 16];
     alignas(64) float add[T::kAdds ? 16 * 16 : 1];
+    PrefetchWeights<kRows>(tile.scales + kPrefetchBytes, shape.whole_scale_bytes);
     T::Scales(tile.scales, tile.blocks, scale, add);
     for (int64_t b = 0; b < tile.blocks; ++b, ++x) {
       const uint8_t* planes = tile.planes + b * kBlockBytes;
-#pragma GCC unroll 8
-      for (int w = 0; w < T::kWords; ++w) {
-        __builtin_prefetch(planes + kPrefetchBytes + w * kPlaneBytes);
-      }
+      PrefetchWeights<kRows>(planes + kPrefetchBytes, kBlockBytes);
       const float* s = scale + b * 16 * T::kSubBlocks;
       const float* a = T::kAdds ? add + b * 16 * T::kSubBlocks : add;
       DirectSubBlock<T, 0, kRows>(planes, *x, s, a, f);
