@@ -317,8 +317,8 @@ BoundPlan Bind(const BindContext& context) {
     }
     LogDebug("{} runs on {}{}{}", op.name, choice.kernel->name,
              choice.refused.empty() ? "" : "; refused by ", choice.refused);
-    bound.ops.push_back({choice.kernel->fn, choice.kernel->prepare, address, choice.kernel,
-                         std::move(choice.refused)});
+    bound.ops.push_back({choice.kernel->fn, choice.kernel->prepare, choice.kernel->warm, address,
+                         choice.kernel, std::move(choice.refused)});
   }
   return bound;
 }

@@ -27,6 +27,7 @@ using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearAr
 struct BoundOp {
   KernelFn fn = nullptr;
   PrepareFn prepare = nullptr;
+  WarmFn warm = nullptr;
   const void* args = nullptr;  // points into BoundPlan::args
   const Kernel* kernel = nullptr;
   std::string refused;  // better kernels that did not take the arguments, and why

@@ -104,8 +104,10 @@ void Runner::Walk(ThreadSlot slot, const StepView& step, Observer* observer) {
   for (size_t i = 0; i < bound_.ops.size(); ++i) {
     const BoundOp& op = bound_.ops[i];
     if (observer == nullptr) {
+      const WarmFn warm_next = i + 1 < bound_.ops.size() ? bound_.ops[i + 1].warm : nullptr;
       if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
       op.fn(op.args, step, slot);
+      if (warm_next != nullptr) warm_next(bound_.ops[i + 1].args, step, slot);
       pool_->Barrier();
       continue;
     }

@@ -43,6 +43,7 @@ std::string_view Name(KernelOp op);
 // `args` points to the op's args struct (kLinear: LinearArgs, ...).
 using KernelFn = void (*)(const void* args, const StepView& step, const ThreadSlot& thread);
 using PrepareFn = bool (*)(const void* args, const StepView& step, const ThreadSlot& thread);
+using WarmFn = void (*)(const void* args, const StepView& step, const ThreadSlot& thread);
 // Bytes of private scratch one thread needs for these args and at most `max_rows` rows.
 using ScratchFn = size_t (*)(const void* args, int64_t max_rows);
 
@@ -58,6 +59,9 @@ struct Kernel {
   // What comes before `fn`, where another thread's work of it is needed: every thread calls it, and
   // if it returns true (for all or for none) all meet before `fn`.
   PrepareFn prepare = nullptr;
+  // Asks for what the thread reads first, before it waits for the others at the end of the op
+  // ahead; nullptr: nothing.
+  WarmFn warm = nullptr;
 };
 
 struct KernelTable {

@@ -310,8 +310,10 @@ void Scheduler::Apply(StepPlan& plan) {
   std::erase_if(plan.chunks, [&](Chunk& chunk) { return !impl_->TakeBlocks(chunk); });
 
   const auto decodes = [&](const Chunk& chunk) { return impl_->At(chunk.id).decoding(); };
-  // A recomputed sequence whose whole prompt was found has one row left, after all.
-  std::stable_partition(plan.chunks.begin(), plan.chunks.end(), decodes);
+  // A recomputed sequence whose whole prompt was found has one row left, after all. Looked for
+  // first, since moving takes memory.
+  if (!std::is_partitioned(plan.chunks.begin(), plan.chunks.end(), decodes))
+    std::stable_partition(plan.chunks.begin(), plan.chunks.end(), decodes);
   plan.decode_tokens = plan.prefill_tokens = 0;
   for (const Chunk& chunk : plan.chunks) {
     (decodes(chunk) ? plan.decode_tokens : plan.prefill_tokens) += chunk.count;

@@ -89,9 +89,9 @@ inline void AddBias(const PackedProduct& p, int64_t n, int64_t count, float* y) 
 
 // The sums of strip `s` for the rows of tile `t`, bias added: out[rows][16].
 inline void DirectStrip(const PackedProduct& p, const RoundedRows& x, int64_t s, int64_t t,
-                        float* out) {
+                        const WeightStream& stream, float* out) {
   const int64_t rows = x.RowsOfTile(t);
-  p.kernels.direct[rows - 1](p.w + s * p.strip_bytes, p.shape, x.Block(t, 0), out);
+  p.kernels.direct[rows - 1](p.w + s * p.strip_bytes, p.shape, stream, x.Block(t, 0), out);
   const int64_t n = s * kStripRows;
   for (int64_t r = 0; r < rows; ++r) {
     AddBias(p, n, Smaller(kStripRows, p.n_out - n), out + r * kStripRows);
@@ -99,13 +99,15 @@ inline void DirectStrip(const PackedProduct& p, const RoundedRows& x, int64_t s,
 }
 
 inline void DirectStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
-                         Destination to) {
+                         Destination to, const uint8_t* next) {
+  const uint8_t* last = p.w + end * p.strip_bytes;
+  const WeightStream stream = {last, next == nullptr ? 0 : next - last};
   alignas(64) float out[kRowTile * kStripRows];
   for (int64_t s = begin; s < end; ++s) {
     const int64_t n = s * kStripRows;
     const auto bytes = static_cast<size_t>(Smaller(kStripRows, p.n_out - n)) * sizeof(float);
     for (int64_t t = 0; t < x.tiles(); ++t) {
-      DirectStrip(p, x, s, t, out);
+      DirectStrip(p, x, s, t, stream, out);
       for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
         memcpy(to.y + (t * kRowTile + r) * to.ldy + n, out + r * kStripRows, bytes);
       }
@@ -207,10 +209,12 @@ inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t be
   }
 }
 
+// `next`: the weights that this thread reads afterwards, or nullptr.
 inline void PackedStrips(const PackedProduct& p, const RoundedRows& x, int64_t begin, int64_t end,
-                         Destination to, const PanelScratch& scratch) {
+                         Destination to, const PanelScratch& scratch,
+                         const uint8_t* next = nullptr) {
   if (begin >= end || x.rows == 0) return;
-  if (x.rows <= kDirectRows) return DirectStrips(p, x, begin, end, to);
+  if (x.rows <= kDirectRows) return DirectStrips(p, x, begin, end, to, next);
   constexpr int64_t kStep = kGroupPanels * kStripTile;
   for (int64_t s = begin; s < end; s += kStep) {
     PanelStrips(p, x, s, Smaller(s + kStep, end), to, scratch);
@@ -278,23 +282,29 @@ void PackedLinear(const void* args, const StepView& step, const ThreadSlot& thre
   PackedStrips(p, x, share.begin, share.end, {a.y, p.n_out}, PanelScratchOf(thread, x.rows));
 }
 
-// The threads share the strips of all members laid end to end.
+// The threads share the strips of all members laid end to end, each member's up to whole panels.
+inline int64_t MemberStrips(const LinearArgs& a) {
+  return RoundUp(a.w.shape[0], kPanelColumns) / kStripRows;
+}
+inline int64_t GroupStrips(const LinearGroupArgs& a) {
+  int64_t total = 0;
+  for (int32_t i = 0; i < a.count; ++i) total += MemberStrips(a.linear[i]);
+  return total;
+}
 void PackedLinearGroup(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const LinearGroupArgs*>(args);
-  int64_t total = 0;
-  for (int32_t i = 0; i < a.count; ++i) {
-    total += RoundUp(a.linear[i].w.shape[0], kPanelColumns) / kStripRows;
-  }
   const RoundedRows x = RoundedInput(a.linear[0], step, thread);
   const PanelScratch scratch = PanelScratchOf(thread, x.rows);
-  const Share share = ShareOf(total, kStripTile, thread);
+  const Share share = ShareOf(GroupStrips(a), kStripTile, thread);
   int64_t first = 0;
   for (int32_t i = 0; i < a.count; ++i) {
     const PackedProduct p = PackedProductOf(a.linear[i]);
     const int64_t begin = share.begin > first ? share.begin - first : 0;
     const int64_t end = Smaller(share.end - first, p.strips);
-    PackedStrips(p, x, begin, end, {a.linear[i].y, p.n_out}, scratch);
-    first += RoundUp(p.n_out, kPanelColumns) / kStripRows;
+    const void* next = i + 1 < a.count ? a.linear[i + 1].packed : nullptr;
+    PackedStrips(p, x, begin, end, {a.linear[i].y, p.n_out}, scratch,
+                 reinterpret_cast<const uint8_t*>(next));
+    first += MemberStrips(a.linear[i]);
   }
 }
 
@@ -311,8 +321,9 @@ void PackedGluLinear(const void* args, const StepView& step, const ThreadSlot& t
   for (int64_t s = share.begin; s < share.end; s += kStep) {
     const int64_t end = Smaller(s + kStep, share.end);
     const int64_t n = s * kStripRows;
-    PackedStrips(gate, x, s, end, {a.y, gate.n_out}, scratch);
-    PackedStrips(up, x, s, end, {scratch.up - n, kColumns}, scratch);
+    PackedStrips(gate, x, s, end, {a.y, gate.n_out}, scratch, up.w + s * up.strip_bytes);
+    PackedStrips(up, x, s, end, {scratch.up - n, kColumns}, scratch,
+                 gate.w + end * gate.strip_bytes);
     const int64_t count = Smaller(end * kStripRows, gate.n_out) - n;
     for (int64_t m = 0; m < x.rows; ++m) {
       float* y = a.y + m * gate.n_out + n;
@@ -329,6 +340,31 @@ bool PreparePackedGroup(const void* args, const StepView& step, const ThreadSlot
 }
 bool PreparePackedGlu(const void* args, const StepView& step, const ThreadSlot& thread) {
   return PrepareInput(static_cast<const GluLinearArgs*>(args)->gate, step, thread);
+}
+
+// The start of what a thread streams: later the stream itself asks for what is ahead.
+inline void WarmStrips(const LinearArgs& a, const StepView& step, int64_t strip) {
+  if (PackedRows(step, a) > kDirectRows) return;
+  const PackedForm* form = FindPackedForm(a.w.dtype);
+  const std::byte* w = a.packed + strip * form->StripBytes(a.w.shape[1]);
+  for (int64_t i = 0; i < kPrefetchBytes; i += 64) __builtin_prefetch(w + i, 0, 0);
+}
+void WarmPackedLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const LinearArgs*>(args);
+  const int64_t strips = RoundUp(a.w.shape[0], kStripRows) / kStripRows;
+  WarmStrips(a, step, ShareOf(strips, kStripTile, thread).begin);
+}
+void WarmPackedGroup(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const LinearGroupArgs*>(args);
+  int64_t begin = ShareOf(GroupStrips(a), kStripTile, thread).begin;
+  for (int32_t i = 0; i < a.count; ++i) {
+    const int64_t strips = MemberStrips(a.linear[i]);
+    if (begin < strips) return WarmStrips(a.linear[i], step, begin);
+    begin -= strips;
+  }
+}
+void WarmPackedGlu(const void* args, const StepView& step, const ThreadSlot& thread) {
+  WarmPackedLinear(&static_cast<const GluLinearArgs*>(args)->gate, step, thread);
 }
 
 size_t PackedLinearScratch(const void* args, int64_t max_rows) {
@@ -374,12 +410,12 @@ const char* RefusePackedGlu(const void* args) {
 }  // namespace lucid::LUCID_ISA
 
 // Rows of a Kernel array; `isa` is a string literal.
-#define LUCID_PACKED_KERNELS(isa)                                                                 \
-  {KernelOp::kLinear,  "packed_linear." isa, PackedLinear,       PackedLinearScratch,             \
-   RefusePackedLinear, PackedLinearShared,   PreparePackedLinear},                                \
-      {KernelOp::kLinearGroup, "packed_linear_group." isa, PackedLinearGroup, PackedGroupScratch, \
-       RefusePackedGroup,      PackedGroupShared,          PreparePackedGroup},                   \
-  {                                                                                               \
-    KernelOp::kGluLinear, "packed_glu_linear." isa, PackedGluLinear, PackedGluScratch,            \
-        RefusePackedGlu, PackedGluShared, PreparePackedGlu                                        \
+#define LUCID_PACKED_KERNELS(isa)                                                                  \
+  {KernelOp::kLinear,  "packed_linear." isa, PackedLinear,        PackedLinearScratch,             \
+   RefusePackedLinear, PackedLinearShared,   PreparePackedLinear, WarmPackedLinear},               \
+      {KernelOp::kLinearGroup, "packed_linear_group." isa, PackedLinearGroup,  PackedGroupScratch, \
+       RefusePackedGroup,      PackedGroupShared,          PreparePackedGroup, WarmPackedGroup},   \
+  {                                                                                                \
+    KernelOp::kGluLinear, "packed_glu_linear." isa, PackedGluLinear, PackedGluScratch,             \
+        RefusePackedGlu, PackedGluShared, PreparePackedGlu, WarmPackedGlu                          \
   }

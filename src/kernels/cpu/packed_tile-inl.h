@@ -106,17 +106,28 @@ template <typename T, int kHalf, int kRows>
 // of 120 ns has 5 KB under way, and the scales of a tile take as long as its planes.
 constexpr int64_t kPrefetchBytes = 10240;
 
-// Asks for bytes [0, bytes) of `p`. Weights that meet one tile of rows pass through the first-level
-// cache and push nothing out of the others; where a second tile may follow they stay.
+// What a thread reads: up to `end`, then what lies `jump` bytes further on than `end`.
+struct WeightStream {
+  const uint8_t* end;
+  int64_t jump;
+};
+
+// Asks for as many bytes as lie at `p`, kPrefetchBytes later in the stream. Weights that meet one
+// tile of rows pass through the first-level cache and push nothing out of the others; where a
+// second tile may follow they stay.
 template <int kRows>
-[[gnu::always_inline]] inline void PrefetchWeights(const uint8_t* p, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, kRows < kRowTile ? 0 : 3);
+[[gnu::always_inline]] inline void PrefetchAhead(const uint8_t* p, int64_t bytes,
+                                                 const WeightStream& stream) {
+  const uint8_t* ahead = p + kPrefetchBytes;
+  if (ahead >= stream.end) ahead += stream.jump;
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(ahead + i, 0, kRows < kRowTile ? 0 : 3);
 }
 
 // out[kRows][16]: the sums of a strip.
 template <typename T, int kRows>
-void DirectTile(const uint8_t* strip, const StripShape& shape, const uint8_t* planes_of_x,
-                float* out) {
+void DirectTile(const uint8_t* strip, const StripShape& shape, const WeightStream& stream,
+                const uint8_t* planes_of_x, float* out) {
   constexpr int64_t kBlockBytes = T::kWords * kPlaneBytes;
   const auto* x = reinterpret_cast<const PlaneBlock<kRows>*>(planes_of_x);
   Floats f[kRows];
@@ -127,11 +138,11 @@ void DirectTile(const uint8_t* strip, const StripShape& shape, const uint8_t* pl
     const TileOfStrip tile = TileAt(strip, shape, t);
     alignas(64) float scale[16 * 16];
     alignas(64) float add[T::kAdds ? 16 * 16 : 1];
-    PrefetchWeights<kRows>(tile.scales + kPrefetchBytes, shape.whole_scale_bytes);
+    PrefetchAhead<kRows>(tile.scales, shape.whole_scale_bytes, stream);
     T::Scales(tile.scales, tile.blocks, scale, add);
     for (int64_t b = 0; b < tile.blocks; ++b, ++x) {
       const uint8_t* planes = tile.planes + b * kBlockBytes;
-      PrefetchWeights<kRows>(planes + kPrefetchBytes, kBlockBytes);
+      PrefetchAhead<kRows>(planes, kBlockBytes, stream);
       const float* s = scale + b * 16 * T::kSubBlocks;
       const float* a = T::kAdds ? add + b * 16 * T::kSubBlocks : add;
       DirectSubBlock<T, 0, kRows>(planes, *x, s, a, f);
@@ -302,8 +313,8 @@ void PanelTile(const uint8_t* panel, int64_t blocks, int32_t taken_off, const ui
 
 // --- by type ---
 
-using DirectFn = void (*)(const uint8_t* strip, const StripShape& shape, const uint8_t* x,
-                          float* out);
+using DirectFn = void (*)(const uint8_t* strip, const StripShape& shape, const WeightStream& stream,
+                          const uint8_t* x, float* out);
 using UnpackFn = void (*)(const uint8_t* strip, const StripShape& shape, int64_t begin, int64_t end,
                           int v, uint8_t* panel);
 using PanelFn = void (*)(const uint8_t* panel, int64_t blocks, int32_t taken_off, const uint8_t* x,
