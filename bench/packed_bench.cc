@@ -108,7 +108,8 @@ void Register() {
   };
   for (const DType type : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K,
                            DType::kQ6_K, DType::kIQ4_XS}) {
-    for (const Shape shape : {Shape{896, 4864}, {4864, 896}, {3584, 3584}, {18944, 3584}, {3584, 75776}}) {
+    for (const Shape shape :
+         {Shape{896, 4864}, {4864, 896}, {3584, 3584}, {18944, 3584}, {3584, 75776}}) {
       if (shape.n_in % Info(type).block_elems != 0) continue;
       for (const int32_t rows : {1, 8, 32, 64, 512}) {
         for (const Phase phase : {Phase::kPrompt, Phase::kGenerated}) {
