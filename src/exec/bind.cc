@@ -1,8 +1,6 @@
 #include "exec/bind.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "base/check.h"
@@ -10,39 +8,6 @@
 #include "kernels/packed.h"
 
 namespace lucid {
-
-std::vector<float> InverseFrequencies(const RopeSpec& spec, std::span<const float> factors) {
-  const int64_t n = spec.rotary_dim / 2;
-  LUCID_CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == n);
-  std::vector<float> table(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    double freq =
-        std::pow(spec.theta, -2.0 * static_cast<double>(i) / static_cast<double>(spec.rotary_dim));
-    if (!factors.empty()) freq /= factors[static_cast<size_t>(i)];
-    switch (spec.scaling) {
-      case RopeSpec::Scaling::kNone:
-        break;
-      case RopeSpec::Scaling::kLinear:
-        freq /= spec.factor;
-        break;
-      case RopeSpec::Scaling::kLlama3: {
-        const double wavelength = 2.0 * std::numbers::pi / freq;
-        const double longest = spec.original_context / spec.low_freq_factor;
-        const double shortest = spec.original_context / spec.high_freq_factor;
-        if (wavelength > longest) {
-          freq /= spec.factor;
-        } else if (wavelength > shortest) {
-          const double keep = (spec.original_context / wavelength - spec.low_freq_factor) /
-                              (spec.high_freq_factor - spec.low_freq_factor);
-          freq = (1.0 - keep) * freq / spec.factor + keep * freq;
-        }
-        break;
-      }
-    }
-    table[static_cast<size_t>(i)] = static_cast<float>(freq);
-  }
-  return table;
-}
 
 namespace {
 
@@ -57,6 +22,8 @@ class ArgsMaker {
         return {KernelOp::kEmbed, Embed(op)};
       case OpKind::kRmsNorm:
         return {KernelOp::kRmsNorm, RmsNorm(op)};
+      case OpKind::kLayerNorm:
+        return {KernelOp::kLayerNorm, LayerNorm(op)};
       case OpKind::kLinear:
         return {KernelOp::kLinear, PlainLinear(op)};
       case OpKind::kRope:
@@ -79,11 +46,23 @@ class ArgsMaker {
                                         .act = std::get<GluAttrs>(op.attrs).act,
                                         .one_gate = Width(op.inputs[0]) < Width(op.inputs[1]),
                                         .rows = Rows(op.outputs[0])}};
+      case OpKind::kActivate:
+        return {KernelOp::kActivate, ActivateArgs{.x = Ptr(op.inputs[0]),
+                                                  .y = Ptr(op.outputs[0]),
+                                                  .dim = Width(op.outputs[0]),
+                                                  .act = std::get<ActivateAttrs>(op.attrs).act,
+                                                  .rows = Rows(op.outputs[0])}};
       case OpKind::kScale:
         return {KernelOp::kScale, ScaleArgs{.x = Ptr(op.inputs[0]),
                                             .y = Ptr(op.outputs[0]),
                                             .dim = Width(op.outputs[0]),
                                             .factor = std::get<ScaleAttrs>(op.attrs).factor,
+                                            .rows = Rows(op.outputs[0])}};
+      case OpKind::kClamp:
+        return {KernelOp::kClamp, ClampArgs{.x = Ptr(op.inputs[0]),
+                                            .y = Ptr(op.outputs[0]),
+                                            .dim = Width(op.outputs[0]),
+                                            .limit = std::get<ClampAttrs>(op.attrs).limit,
                                             .rows = Rows(op.outputs[0])}};
       case OpKind::kSoftcap:
         return {KernelOp::kSoftcap, SoftcapArgs{.x = Ptr(op.inputs[0]),
@@ -143,9 +122,13 @@ class ArgsMaker {
   KvView Kv(Value v) const { return c_.kv.Layer(static_cast<size_t>(Info(v).kv_layer)); }
 
   EmbedArgs Embed(const Op& op) const {
+    const auto& attrs = std::get<EmbedAttrs>(op.attrs);
+    const bool by_position = op.inputs[1] == Plan::Batch(BatchInput::kPositions);
     return {.table = c_.weights[op.inputs[0]],
             .y = Ptr(op.outputs[0]),
-            .scale = std::get<EmbedAttrs>(op.attrs).scale,
+            .scale = attrs.scale,
+            .index = by_position ? EmbedIndex::kPositions : EmbedIndex::kTokens,
+            .offset = attrs.offset,
             .packed = c_.packed[op.inputs[0]]};
   }
 
@@ -156,6 +139,21 @@ class ArgsMaker {
             .y = Ptr(op.outputs[0]),
             .width = Width(op.inputs[0]),
             .dim = attrs.dim,
+            .eps = attrs.eps,
+            .rows = Rows(op.inputs[0])};
+  }
+
+  LayerNormArgs LayerNorm(const Op& op) const {
+    const auto& attrs = std::get<NormAttrs>(op.attrs);
+    const int64_t width = Width(op.inputs[0]);
+    const Value weight = op.inputs[1];
+    return {.x = Ptr(op.inputs[0]),
+            .weight = Vector(weight),
+            .bias = Vector(op.inputs[2]),
+            .y = Ptr(op.outputs[0]),
+            .width = width,
+            .dim = attrs.dim,
+            .own_weights = weight.present() && Info(weight).shape[0].size != attrs.dim,
             .eps = attrs.eps,
             .rows = Rows(op.inputs[0])};
   }
@@ -235,15 +233,19 @@ class ArgsMaker {
             .glu = std::get<ExpertGluAttrs>(op.attrs).glu};
   }
 
+  // Equal tables are kept once.
+  const float* Table(std::vector<float> table) {
+    for (const std::vector<float>& known : bound_.tables) {
+      if (known == table) return known.data();
+    }
+    return bound_.tables.emplace_back(std::move(table)).data();
+  }
+
   const float* RopeTable(const RopeSpec& spec, Value factors) {
     std::span<const float> divisors;
     if (factors.present())
       divisors = {c_.weights[factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
-    std::vector<float> table = InverseFrequencies(spec, divisors);
-    for (const std::vector<float>& known : bound_.rope_tables) {
-      if (known == table) return known.data();
-    }
-    return bound_.rope_tables.emplace_back(std::move(table)).data();
+    return Table(InverseFrequencies(spec, 0, divisors));
   }
 
   RopeArgs RopeOf(const RopeAttrs& attrs, Value factors, Value x, Value y) {
@@ -279,8 +281,12 @@ class ArgsMaker {
     return {.kv = Kv(op.inputs[0]), .k = Ptr(op.inputs[1]), .v = Ptr(op.inputs[2])};
   }
 
-  AttentionArgs Attention(const Op& op) const {
+  AttentionArgs Attention(const Op& op) {
     const auto& attrs = std::get<AttentionAttrs>(op.attrs);
+    const float* slopes = nullptr;
+    if (attrs.alibi_max_bias > 0) {
+      slopes = Table(AlibiSlopes(attrs.n_heads, attrs.alibi_max_bias, attrs.alibi_factor));
+    }
     return {.kv = Kv(op.inputs[1]),
             .q = Ptr(op.inputs[0]),
             .y = Ptr(op.outputs[0]),
@@ -288,6 +294,7 @@ class ArgsMaker {
             .window = attrs.window,
             .scale = attrs.scale,
             .softcap = attrs.softcap,
+            .slopes = slopes,
             .exact = c_.exact};
   }
 

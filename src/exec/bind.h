@@ -19,10 +19,11 @@
 
 namespace lucid {
 
-using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs,
-                                GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs,
-                                AttentionArgs, AddArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs,
-                                RouteArgs, ExpertGluArgs, ExpertLinearArgs, MixExpertsArgs>;
+using KernelArgs =
+    std::variant<EmbedArgs, RmsNormArgs, LayerNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs,
+                 GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs, AttentionArgs,
+                 AddArgs, ActivateArgs, ClampArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs,
+                 RouteArgs, ExpertGluArgs, ExpertLinearArgs, MixExpertsArgs>;
 
 struct BoundOp {
   KernelFn fn = nullptr;
@@ -34,11 +35,11 @@ struct BoundOp {
 };
 
 struct BoundPlan {
-  std::vector<BoundOp> ops;     // one per op of the plan
-  std::deque<KernelArgs> args;  // addresses stay
-  std::deque<std::vector<float>> rope_tables;
-  size_t scratch_bytes = 0;  // per thread
-  size_t shared_bytes = 0;   // of all threads together
+  std::vector<BoundOp> ops;               // one per op of the plan
+  std::deque<KernelArgs> args;            // addresses stay
+  std::deque<std::vector<float>> tables;  // of rope frequencies and ALiBi slopes
+  size_t scratch_bytes = 0;               // per thread
+  size_t shared_bytes = 0;                // of all threads together
 };
 
 struct BindContext {
@@ -54,11 +55,5 @@ struct BindContext {
   std::span<const KernelTable* const> tables;
 };
 BoundPlan Bind(const BindContext& context);
-
-// The rotary_dim / 2 inverse frequencies of `spec`, scaling applied; `factors` divides them where
-// not empty. Sources: RoFormer (Su et al. 2021); linear position interpolation (Chen et al. 2023);
-// Llama 3.1 (its published rope code: wavelengths above original_context / low_freq_factor are
-// stretched, below original / high kept, blended between).
-std::vector<float> InverseFrequencies(const RopeSpec& spec, std::span<const float> factors);
 
 }  // namespace lucid

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "exec/bind.h"
+#include "plan/rope_spec.h"
 
 namespace lucid {
 namespace {
@@ -34,7 +34,7 @@ std::vector<KeyRotation> KeyRotations(const Plan& plan, const Weights& weights) 
       factors = {weights[rope.factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
     }
     KeyRotation& rotation = rotations[static_cast<size_t>(plan.Info(op.inputs[0]).kv_layer)];
-    rotation.inv_freq = InverseFrequencies(spec, factors);
+    rotation.inv_freq = InverseFrequencies(spec, 0, factors);
     rotation.style = spec.style;
   }
   return rotations;

@@ -62,11 +62,17 @@ struct ThreadSlot {
 };
 constexpr int64_t kSharedCounterBytes = 4096;
 
-// y[T, dim] = table[tokens[t], :] * scale.
+// What an embedding is looked up by.
+enum class EmbedIndex : int8_t { kTokens, kPositions };
+
+// y[T, dim] = table[index + offset, :] * scale, where index is the token's id or its position; the
+// last row stands for what lies behind the table.
 struct EmbedArgs {
-  Tensor table;  // [vocab, dim], any dtype with a decoder
+  Tensor table;  // [rows, dim], any dtype with a decoder
   float* y = nullptr;
   float scale = 1.0f;
+  EmbedIndex index = EmbedIndex::kTokens;
+  int64_t offset = 0;
   const std::byte* packed = nullptr;  // the table in its packed form, or nullptr
 };
 
@@ -79,6 +85,20 @@ struct RmsNormArgs {
   float* y = nullptr;
   int64_t width = 0;
   int64_t dim = 0;
+  float eps = 0;
+  RowAxis rows = RowAxis::kTokens;
+};
+
+// y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, over groups as RmsNormArgs. Weight
+// and bias have `dim` values that all groups share, or `width` of them. In place allowed.
+struct LayerNormArgs {
+  const float* x = nullptr;
+  const float* weight = nullptr;  // nullptr: all ones
+  const float* bias = nullptr;    // nullptr: all zero
+  float* y = nullptr;
+  int64_t width = 0;
+  int64_t dim = 0;
+  bool own_weights = false;  // weight and bias [width]
   float eps = 0;
   RowAxis rows = RowAxis::kTokens;
 };
@@ -182,6 +202,8 @@ struct AttentionArgs {
   int32_t window = 0;  // 0: no sliding window
   float scale = 0;
   float softcap = 0;  // 0: none; else scores = softcap * tanh(scores / softcap)
+  // [n_heads], or nullptr: ALiBi adds slopes[h] * (key's place - p) to the scores.
+  const float* slopes = nullptr;
   // Prompts in float32 as well: else they may be computed on bfloat16 pairs, unless the cache is
   // float32.
   bool exact = false;
@@ -257,6 +279,24 @@ struct ScaleArgs {
   float* y = nullptr;
   int64_t dim = 0;
   float factor = 1.0f;
+  RowAxis rows = RowAxis::kTokens;
+};
+
+// y = act(x) over rows of `dim`.
+struct ActivateArgs {
+  const float* x = nullptr;
+  float* y = nullptr;
+  int64_t dim = 0;
+  Activation act = Activation::kSilu;
+  RowAxis rows = RowAxis::kTokens;
+};
+
+// y = min(max(x, -limit), limit) over rows of `dim`.
+struct ClampArgs {
+  const float* x = nullptr;
+  float* y = nullptr;
+  int64_t dim = 0;
+  float limit = 0;
   RowAxis rows = RowAxis::kTokens;
 };
 

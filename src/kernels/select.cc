@@ -49,6 +49,8 @@ std::string_view Name(KernelOp op) {
       return "embed";
     case KernelOp::kRmsNorm:
       return "rms_norm";
+    case KernelOp::kLayerNorm:
+      return "layer_norm";
     case KernelOp::kAddRmsNorm:
       return "add_rms_norm";
     case KernelOp::kLinear:
@@ -57,6 +59,10 @@ std::string_view Name(KernelOp op) {
       return "linear_group";
     case KernelOp::kGlu:
       return "glu";
+    case KernelOp::kActivate:
+      return "activate";
+    case KernelOp::kClamp:
+      return "clamp";
     case KernelOp::kGluLinear:
       return "glu_linear";
     case KernelOp::kRope:

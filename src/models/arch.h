@@ -2,6 +2,7 @@
 // defines them.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,32 +12,19 @@
 #include "base/result.h"
 #include "format/gguf.h"
 #include "models/model_config.h"
+#include "models/names.h"
 #include "plan/builder.h"
 
 namespace lucid {
 
-// How a stored tensor becomes the weight a slot wants.
-enum class Transform : int8_t {
-  kNone,
-  kAddOne,  // Gemma norms of Hugging Face files: the weight is (1 + stored)
-};
-
-// A slot of the plan and the tensor that fills it. "{}" stands for the layer number in both.
-struct NameRule {
-  std::string_view slot;
-  std::string_view tensor;
-  Transform transform = Transform::kNone;
-};
-
 struct ArchSpec {
-  std::string_view name;  // "llama"
-  std::string_view gguf;  // GGUF general.architecture
-  std::string_view hf;    // config.json architectures[0]
-  Result<ModelConfig> (*from_gguf)(const GgufFile& file);
+  std::string_view name;               // "llama"
+  std::string_view gguf;               // GGUF general.architecture; "" where there is none
+  std::array<std::string_view, 2> hf;  // config.json architectures[0]
+  // Read where the file format has the architecture.
+  Result<ModelConfig> (*from_gguf)(const GgufFile& file) = nullptr;
   Result<ModelConfig> (*from_hf)(const nlohmann::ordered_json& config);
-  // Slots are named as in GGUF files ("blk.0.attn_q" is the tensor "blk.0.attn_q.weight"), so only
-  // Hugging Face files need a map.
-  std::span<const NameRule> hf_names;
+  std::array<NameTable, 6> hf_names;  // searched in order
   Value (*embed)(Builder& b, const ModelConfig& c);
   Value (*block)(Builder& b, const ModelConfig& c, int layer, Value x);
   Value (*head)(Builder& b, const ModelConfig& c, Value x);

@@ -61,8 +61,11 @@ TEST_P(ArchTest, EveryWeightHasANameInHuggingFaceFiles) {
   for (const Value v : plan.Weights()) {
     std::string slot = plan.Info(v).name;
     if (slot.starts_with("blk.")) slot = "blk.{}" + slot.substr(slot.find('.', 4));
-    const bool named = std::any_of(arch.hf_names.begin(), arch.hf_names.end(),
-                                   [&](const NameRule& rule) { return rule.slot == slot; });
+    const bool named =
+        std::any_of(arch.hf_names.begin(), arch.hf_names.end(), [&](NameTable table) {
+          return std::any_of(table.begin(), table.end(),
+                             [&](const NameRule& rule) { return rule.slot == slot; });
+        });
     EXPECT_TRUE(named) << slot;
   }
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -26,6 +28,9 @@ class GgufHparams {
   double FloatOr(std::string_view key, double absent);
   double Float(std::string_view key);  // required
   std::string StringOr(std::string_view key, std::string_view absent);
+  bool BoolOr(std::string_view key, bool absent);
+  // The numbers of a float32 tensor; empty if the file lacks it.
+  std::vector<float> Floats(std::string_view tensor);
   bool Has(std::string_view key) const;
   const GgufFile& file() const { return file_; }
   void Fail(Error error);
@@ -41,9 +46,10 @@ class GgufHparams {
   std::optional<Error> error_;
 };
 
-// What llama-like GGUF files share: sizes, epsilon, rope with its scaling, biases by the tensors
-// that exist.
-ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style);
+// What GGUF files share: sizes, epsilon, rope with its scaling; biases, learned positions and tied
+// embeddings by the tensors that exist. A norm of kind kLayer reads layer_norm_epsilon.
+ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style,
+                           NormKind norm = NormKind::kRms);
 
 // Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face
 // config class.
@@ -56,33 +62,58 @@ class HfConfigReader {
   bool Bool(const char* key, bool absent);
   std::string String(const char* key, std::string_view absent);
   bool Has(const char* key) const;  // present and not null
+  // kUnsupported unless the key is absent, null or has this value, which is all that an
+  // architecture can do.
+  void Only(const char* key, bool value);
+  void Only(const char* key, double value);
+  void Only(const char* key, const char* value);
+  // The first of the names that is there, else the first.
+  const char* Pick(std::initializer_list<const char*> names) const;
   const nlohmann::ordered_json& json() const { return config_; }
   void Fail(Error error);
   Status status() const;
 
  private:
+  void OnlyJson(const char* key, const nlohmann::ordered_json& value);
+
   const nlohmann::ordered_json& config_;
   std::optional<Error> error_;
 };
 
-// Sizes and flags under the names that Llama, Qwen2 and Gemma configs share. `layers` is left to
-// the caller.
+// Sizes and flags, under whichever of their names a family's configs use (hidden_size, n_embd,
+// d_model, ...). `layers` is left to the caller. Refuses quantization_config unless the caller
+// reads it.
 struct HfDefaults {
   int64_t hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
           num_attention_heads = 32;
   int64_t num_key_value_heads = 0;  // 0: as many as heads
   int64_t head_dim = 0;             // 0: hidden_size / heads
   int64_t vocab_size = 32000, max_position_embeddings = 2048;
-  double rms_norm_eps = 1e-6;
+  NormKind norm = NormKind::kRms;
+  const char* eps_key = "rms_norm_eps";
+  double norm_eps = 1e-6;
   bool tie_word_embeddings = false;
   const char* act_key = "hidden_act";
   std::string_view act = "silu";
+  bool reads_quantization = false;
 };
 ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefaults& defaults);
 
 // Rope from rope_parameters (transformers 5; `group` picks "full_attention" or "sliding_attention"
-// where it is keyed by layer type) or rope_theta and rope_scaling (before).
-RopeSpec ReadHfRope(HfConfigReader& h, double default_theta, int64_t head_dim,
-                    const char* group = nullptr);
+// where it is keyed by layer type) or rope_theta, partial_rotary_factor and rope_scaling (before).
+struct HfRopeDefaults {
+  double theta = 10000.0;
+  double partial = 1.0;  // of head_dim
+  RopeStyle style = RopeStyle::kHalfSplit;
+  const char* group = nullptr;
+};
+RopeSpec ReadHfRope(HfConfigReader& h, const ModelConfig& c, const HfRopeDefaults& defaults = {});
+
+// The same rope and window for every layer.
+void SetLayers(ModelConfig& c, const RopeSpec& rope, int64_t window = 0);
+// Which layers have a window: layer_types, where the config names them.
+std::optional<std::vector<bool>> ReadHfSlidingLayers(HfConfigReader& h, const ModelConfig& c);
+// Qwen's switch: use_sliding_window puts sliding_window on the layers from max_window_layers on.
+void SetQwenWindows(HfConfigReader& h, ModelConfig& c);
 
 }  // namespace lucid

@@ -54,7 +54,8 @@ Status ReadModel(Model& model) {
   model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
   LUCID_RETURN_IF_ERROR(VerifyPlan(model.plan));
-  LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Load(model.plan, *model.arch, *model.checkpoint));
+  LUCID_ASSIGN_OR_RETURN(model.weights,
+                         Weights::Load(model.plan, *model.arch, model.config, *model.checkpoint));
   return {};
 }
 

@@ -12,6 +12,7 @@ struct Limit {
 };
 
 Status CheckRope(const RopeSpec& rope, int64_t head_dim, int64_t layer) {
+  const auto factors = static_cast<size_t>(rope.rotary_dim / 2);
   if (rope.rotary_dim <= 0 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > head_dim) {
     return Err(ErrorCode::kInvalidFile, "layer {}: rotary dimension {} does not fit head_dim {}",
                layer, rope.rotary_dim, head_dim);
@@ -24,14 +25,26 @@ Status CheckRope(const RopeSpec& rope, int64_t head_dim, int64_t layer) {
     return Err(ErrorCode::kInvalidFile, "layer {}: rope scaling factor is {}, must be positive",
                layer, rope.factor);
   }
+  if (!(rope.original_context > 0) || !std::isfinite(rope.attn_factor)) {
+    return Err(ErrorCode::kInvalidFile,
+               "layer {}: rope scaling from {} positions with attention factor {}", layer,
+               rope.original_context, rope.attn_factor);
+  }
+  if (rope.scaling == RopeSpec::Scaling::kYarn &&
+      !(rope.beta_fast > rope.beta_slow && rope.beta_slow > 0 && rope.theta > 1)) {
+    return Err(ErrorCode::kInvalidFile,
+               "layer {}: yarn needs beta_fast > beta_slow > 0 and a rope_theta above 1", layer);
+  }
+  if (rope.scaling == RopeSpec::Scaling::kLongRope &&
+      (rope.short_factors.size() != factors || rope.long_factors.size() != factors)) {
+    return Err(ErrorCode::kInvalidFile,
+               "layer {}: longrope has {} short and {} long factors for {} rotated pairs", layer,
+               rope.short_factors.size(), rope.long_factors.size(), factors);
+  }
   if (rope.scaling == RopeSpec::Scaling::kLlama3 &&
-      !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0 &&
-        rope.original_context > 0)) {
-    return Err(
-        ErrorCode::kInvalidFile,
-        "layer {}: llama3 rope scaling needs high_freq_factor > low_freq_factor > 0 and a positive "
-        "original_max_position_embeddings",
-        layer);
+      !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0)) {
+    return Err(ErrorCode::kInvalidFile,
+               "layer {}: llama3 rope scaling needs high_freq_factor > low_freq_factor > 0", layer);
   }
   return {};
 }
@@ -99,6 +112,15 @@ Status ValidateConfig(const ModelConfig& c) {
   if (!(c.attn_scale > 0) || !std::isfinite(c.attn_scale)) {
     return Err(ErrorCode::kInvalidFile, "attention scale is {}, must be positive", c.attn_scale);
   }
+  for (const double factor : {c.embed_scale, c.residual_scale, c.logit_scale}) {
+    if (!std::isfinite(factor)) {
+      return Err(ErrorCode::kInvalidFile, "a factor of the model is {}", factor);
+    }
+  }
+  if (c.position_rows > 0 && c.context_length > c.position_rows - c.position_offset) {
+    return Err(ErrorCode::kInvalidFile, "{} positions are learned, the context length is {}",
+               c.position_rows - c.position_offset, c.context_length);
+  }
   if (static_cast<int64_t>(c.layers.size()) != c.n_layers) {
     return Err(ErrorCode::kInvalidFile, "{} layers are described, the model has {}",
                c.layers.size(), c.n_layers);
@@ -110,7 +132,7 @@ Status ValidateConfig(const ModelConfig& c) {
     if (layer.window < 0 || layer.window > (int64_t{1} << 30)) {
       return Err(ErrorCode::kInvalidFile, "layer {}: sliding window is {}", i, layer.window);
     }
-    LUCID_RETURN_IF_ERROR(CheckRope(layer.rope, c.head_dim, i));
+    if (layer.use_rope) LUCID_RETURN_IF_ERROR(CheckRope(layer.rope, c.head_dim, i));
   }
   if (experts) LUCID_RETURN_IF_ERROR(CheckExperts(c.moe));
   return {};

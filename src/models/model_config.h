@@ -24,10 +24,22 @@ struct MoeConfig {
   bool shared_gate = false;  // which is times sigmoid of a gate
 };
 
+enum class NormKind : int8_t { kRms, kLayer };
+
+// Norms of q and k before they are rotated, of the model's kind.
+enum class QkNorm : int8_t {
+  kNone,
+  kPerHead,   // every head by itself, all with one weight [head_dim]
+  kOwnHeads,  // every head by itself with a weight of its own
+  kWholeRow,  // all heads together
+};
+
 struct LayerConfig {
-  int64_t window = 0;  // sliding window of this layer; 0: none
+  int64_t window = 0;    // sliding window of this layer; 0: none
+  bool use_rope = true;  // some layers know no positions (NoPE)
   RopeSpec rope;
-  bool experts = false;  // the feed-forward half is a mixture of experts
+  double attn_scale = 0;  // factor of the scores; 0: the model's
+  bool experts = false;   // the feed-forward half is a mixture of experts
 };
 
 struct ModelConfig {
@@ -40,16 +52,30 @@ struct ModelConfig {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;      // rows of the embedding
   int64_t context_length = 0;  // positions the model was trained for
+  NormKind norm = NormKind::kRms;
+  bool norm_weight = true;  // the norms have weights, and biases
+  bool norm_bias = false;
   double norm_eps = 0;
-  double attn_scale = 0;     // factor of the scores, usually 1 / sqrt(head_dim)
-  double embed_scale = 1;    // factor of the embedding
-  double attn_softcap = 0;   // 0: none
-  double logit_softcap = 0;  // 0: none
+  double attn_scale = 0;      // factor of the scores, usually 1 / sqrt(head_dim)
+  double embed_scale = 1;     // factor of the embedding
+  double residual_scale = 1;  // factor of what a half of a block adds to the residual stream
+  double logit_scale = 1;     // factor of the logits
+  double attn_softcap = 0;    // 0: none
+  double logit_softcap = 0;   // 0: none
+  double clip_qkv = 0;        // largest magnitude of q, k and v; 0: any
+  double alibi_max_bias = 0;  // 0: no ALiBi; see AlibiSlopes
+  double alibi_factor = 1;
+  QkNorm qk_norm = QkNorm::kNone;
+  int64_t position_rows = 0;    // rows of the learned positions; 0: none
+  int64_t position_offset = 0;  // the row of position 0
   Activation act = Activation::kSilu;
   bool tied_embeddings = false;  // the output matrix is the embedding
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
+  bool output_bias = false;
+  bool parallel_block = false;     // attention and FFN read the same residual stream
+  bool shared_norm = false;        // a parallel block has one norm for both
   bool rope_freq_factors = false;  // the file brings divisors of the rope frequencies
   MoeConfig moe;
   std::vector<LayerConfig> layers;  // n_layers of them

@@ -12,16 +12,7 @@ extern const ArchSpec kMixtral;
 
 namespace {
 
-constexpr std::array<const ArchSpec*, 4> kArchs = {&kLlama, &kQwen2, &kGemma3, &kMixtral};
-
-std::string KnownNames(std::string_view ArchSpec::*member) {
-  std::string names;
-  for (const ArchSpec* arch : kArchs) {
-    if ((arch->*member).empty()) continue;
-    names += (names.empty() ? "" : ", ") + std::string(arch->*member);
-  }
-  return names;
-}
+constexpr std::array kArchs = {&kLlama, &kQwen2, &kGemma3, &kMixtral};
 
 }  // namespace
 
@@ -30,19 +21,27 @@ std::span<const ArchSpec* const> AllArchs() {
 }
 
 Result<const ArchSpec*> FindArchByGguf(std::string_view architecture) {
+  std::string known;
   for (const ArchSpec* arch : kArchs) {
-    if (!architecture.empty() && arch->gguf == architecture) return arch;
+    if (arch->gguf.empty()) continue;
+    if (arch->gguf == architecture) return arch;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", arch->gguf);
   }
   return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}",
-             architecture, KnownNames(&ArchSpec::gguf));
+             architecture, known);
 }
 
 Result<const ArchSpec*> FindArchByHf(std::string_view architecture) {
+  std::string known;
   for (const ArchSpec* arch : kArchs) {
-    if (arch->hf == architecture) return arch;
+    for (const std::string_view name : arch->hf) {
+      if (name.empty()) continue;
+      if (name == architecture) return arch;
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+    }
   }
   return Err(ErrorCode::kUnsupported, "architecture '{}' is not supported; this build runs {}",
-             architecture, KnownNames(&ArchSpec::hf));
+             architecture, known);
 }
 
 Plan BuildPlan(const ArchSpec& arch, const ModelConfig& config) {

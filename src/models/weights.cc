@@ -1,16 +1,22 @@
 #include "models/weights.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lucid {
 namespace {
 
+// A tensor that may fill a slot.
 struct Source {
   std::string tensor;
   Transform transform = Transform::kNone;
+  Rows rows = Rows::kAll;
 };
 
 // "blk.12.attn_q" -> the name with "{}" in place of the layer number, and that number.
@@ -20,34 +26,82 @@ std::pair<std::string, std::string> SplitLayer(const std::string& slot) {
   return {"blk.{}" + slot.substr(end), slot.substr(4, end - 4)};
 }
 
-Result<Source> FindSource(const ArchSpec& arch, Checkpoint::Format format,
-                          const std::string& slot) {
-  if (format == Checkpoint::Format::kGguf) {
-    return Source{slot.ends_with(".bias") ? slot : slot + ".weight", Transform::kNone};
-  }
+// What may fill the slot, best first.
+std::vector<Source> SourcesOf(const ArchSpec& arch, Checkpoint::Format format,
+                              const std::string& slot) {
   const auto [pattern, layer] = SplitLayer(slot);
-  for (const NameRule& rule : arch.hf_names) {
-    if (rule.slot != pattern) continue;
-    std::string name(rule.tensor);
-    if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, layer);
-    return Source{std::move(name), rule.transform};
+  std::vector<Source> sources;
+  const auto add_rules = [&, &pattern = pattern, &layer = layer](NameTable rules) {
+    for (const NameRule& rule : rules) {
+      if (rule.slot != pattern) continue;
+      std::string name(rule.tensor);
+      if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, layer);
+      sources.push_back({std::move(name), rule.transform, rule.rows});
+    }
+  };
+  if (format == Checkpoint::Format::kGguf) {
+    sources.push_back({.tensor = slot.ends_with(".bias") ? slot : slot + ".weight"});
+    add_rules(names::kGguf);
+  } else {
+    for (const NameTable& table : arch.hf_names) add_rules(table);
   }
-  return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
-             arch.name, slot);
+  return sources;
 }
 
-bool ShapeFits(const Tensor& tensor, const Shape& shape) {
-  if (tensor.rank != shape.rank) return false;
-  for (int i = 0; i < shape.rank; ++i) {
-    if (tensor.shape[i] != shape[i].size) return false;
+// Of every `stride` rows of a stored tensor, the `count` rows from `first` on.
+struct RowGroups {
+  int64_t groups = 1;
+  int64_t stride = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+
+  int64_t stored_rows() const { return groups * stride; }
+};
+
+RowGroups GroupsOf(Rows rows, const ModelConfig& c, int64_t slot_rows) {
+  const int64_t q = c.n_heads * c.head_dim;
+  const int64_t kv = c.n_kv_heads * c.head_dim;
+  const int64_t group_q = q / c.n_kv_heads;
+  const int64_t group = group_q + 2 * c.head_dim;
+  switch (rows) {
+    case Rows::kAll:
+      return {1, slot_rows, 0, slot_rows};
+    case Rows::kQ:
+      return {1, q + 2 * kv, 0, q};
+    case Rows::kK:
+      return {1, q + 2 * kv, q, kv};
+    case Rows::kV:
+      return {1, q + 2 * kv, q + kv, kv};
+    case Rows::kGroupQ:
+      return {c.n_kv_heads, group, 0, group_q};
+    case Rows::kGroupK:
+      return {c.n_kv_heads, group, group_q, c.head_dim};
+    case Rows::kGroupV:
+      return {c.n_kv_heads, group, group_q + c.head_dim, c.head_dim};
+    case Rows::kFirstHalf:
+      return {1, 2 * slot_rows, 0, slot_rows};
+    case Rows::kSecondHalf:
+      return {1, 2 * slot_rows, slot_rows, slot_rows};
   }
-  return true;
+  return {};
 }
 
-std::string ShapeText(const Tensor& tensor) {
-  std::string text = "[";
-  for (int i = 0; i < tensor.rank; ++i) text += (i ? ", " : "") + fmt::to_string(tensor.shape[i]);
-  return text + "]";
+// The shape in which the file must store the source of a slot; of kFlatten, only its elements.
+std::vector<int64_t> StoredShape(const Source& source, const RowGroups& groups, const Shape& slot) {
+  std::vector<int64_t> shape{groups.stored_rows()};
+  for (int i = 1; i < slot.rank; ++i) shape.push_back(slot[i].size);
+  if (source.transform == Transform::kTranspose) std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+bool ShapeFits(const Tensor& tensor, const Source& source, const std::vector<int64_t>& shape) {
+  if (source.transform == Transform::kFlatten) return tensor.elements() == shape[0];
+  return tensor.rank == std::ssize(shape) &&
+         std::equal(shape.begin(), shape.end(), tensor.shape.begin());
+}
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 // Alignment that loads of this type's elements need; block types are read bytewise.
@@ -59,51 +113,85 @@ bool IsAligned(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % ElementAlignment(tensor.dtype) == 0;
 }
 
-Result<Buffer> ToFloat(const Tensor& tensor, Transform transform) {
-  const int64_t n = tensor.elements();
-  LUCID_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(static_cast<size_t>(n) * sizeof(float)));
-  auto* values = reinterpret_cast<float*>(buffer.data());
-  Info(tensor.dtype).decode(tensor.data, values, n);
-  if (transform == Transform::kAddOne) {
-    for (int64_t i = 0; i < n; ++i) values[i] += 1.0f;
-  }
-  return buffer;
-}
-
-// The tensors of a stack that the file keeps one by one: `pattern` with "{}" for the number. One
-// tensor [n, n_out, n_in] that begins with the first, and where each lies.
-struct Stack {
+// A weight, and its memory if it does not lie in the file; of a stack, where each matrix lies.
+struct Filled {
   Tensor tensor;
+  std::optional<Buffer> owned;
   std::vector<const std::byte*> parts;
 };
-Result<Stack> FindStack(const Checkpoint& checkpoint, const std::string& pattern,
-                        const Shape& shape) {
-  Stack stack;
-  const size_t at = pattern.find("{}");
-  for (int64_t i = 0; i < shape[0].size; ++i) {
-    std::string name = pattern;
-    name.replace(at, 2, std::to_string(i));
-    const TensorEntry* entry = checkpoint.Find(name);
-    if (entry == nullptr) return Err(ErrorCode::kInvalidFile, "tensor {} is missing", name);
-    const Tensor& tensor = entry->tensor;
-    if (!ShapeFits(tensor, Shape{shape[1], shape[2]})) {
-      return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}",
-                 name, ShapeText(tensor), Shape{shape[1], shape[2]}.ToString());
-    }
-    if (i > 0 && tensor.dtype != stack.tensor.dtype) {
-      return Err(ErrorCode::kUnsupported, "tensor {} has type {}, others of its stack have {}",
-                 name, Name(tensor.dtype), Name(stack.tensor.dtype));
-    }
-    if (!IsAligned(tensor)) {
-      return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes", name,
-                 ElementAlignment(tensor.dtype));
-    }
-    if (i == 0) stack.tensor = tensor;
-    stack.parts.push_back(tensor.data);
+
+// Vectors and biases are float32 for every kernel. `slot`: [n], or [E, n] for the biases of
+// experts.
+Result<Filled> FillFloats(const Tensor& stored, const Source& source, const RowGroups& groups,
+                          const Shape& slot) {
+  Filled filled{stored, std::nullopt, {}};
+  Tensor& tensor = filled.tensor;
+  tensor.rank = slot.rank;
+  for (int i = 0; i < slot.rank; ++i) tensor.shape[i] = slot[i].size;
+  const int64_t unit = tensor.elements() / tensor.shape[0];
+  const bool as_stored = stored.dtype == DType::kF32 && source.transform != Transform::kAddOne;
+  if (as_stored && groups.groups == 1 && IsAligned(stored)) {
+    tensor.data = stored.data + groups.first * unit * static_cast<int64_t>(sizeof(float));
+    return filled;
   }
-  stack.tensor.rank = 3;
-  stack.tensor.shape = {shape[0].size, shape[1].size, shape[2].size};
-  return stack;
+  std::vector<float> values(static_cast<size_t>(stored.elements()));
+  Info(stored.dtype).decode(stored.data, values.data(), stored.elements());
+  const auto bytes = static_cast<size_t>(tensor.elements()) * sizeof(float);
+  LUCID_ASSIGN_OR_RETURN(filled.owned, Buffer::Allocate(bytes));
+  auto* const weight = reinterpret_cast<float*>(filled.owned->data());
+  float* out = weight;
+  for (int64_t g = 0; g < groups.groups; ++g) {
+    const float* from = values.data() + (g * groups.stride + groups.first) * unit;
+    out = std::copy_n(from, groups.count * unit, out);
+  }
+  if (source.transform == Transform::kAddOne) {
+    for (int64_t i = 0; i < tensor.elements(); ++i) weight[i] += 1.0f;
+  }
+  tensor.data = filled.owned->data();
+  tensor.dtype = DType::kF32;
+  return filled;
+}
+
+// Columns of the stored matrix [n_in, ...] as rows.
+void CopyTransposed(const Tensor& stored, const RowGroups& groups, std::byte* out) {
+  const auto size = static_cast<size_t>(Info(stored.dtype).block_bytes);
+  const int64_t n_in = stored.shape[0];
+  for (int64_t g = 0; g < groups.groups; ++g) {
+    for (int64_t i = 0; i < groups.count; ++i) {
+      const std::byte* column =
+          stored.data + static_cast<size_t>(g * groups.stride + groups.first + i) * size;
+      for (int64_t r = 0; r < n_in; ++r, out += size) {
+        std::memcpy(out, column + r * stored.row_bytes(), size);
+      }
+    }
+  }
+}
+
+// Matrices keep their type. Rows that follow each other stay in the file.
+Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups) {
+  const bool transposed = source.transform == Transform::kTranspose;
+  if (transposed && Info(stored.dtype).block_elems != 1) {
+    return Err(ErrorCode::kUnsupported, "tensor {} is stored transposed in blocks of {}",
+               source.tensor, Name(stored.dtype));
+  }
+  Filled filled{stored, std::nullopt, {}};
+  Tensor& tensor = filled.tensor;
+  tensor.rank = 2;
+  tensor.shape = {groups.groups * groups.count, transposed ? stored.shape[0] : stored.cols()};
+  tensor.data = stored.data + groups.first * stored.row_bytes();
+  if (!transposed && groups.groups == 1 && IsAligned(tensor)) return filled;
+  LUCID_ASSIGN_OR_RETURN(filled.owned, Buffer::Allocate(static_cast<size_t>(tensor.bytes())));
+  std::byte* out = filled.owned->data();
+  if (transposed) {
+    CopyTransposed(stored, groups, out);
+  } else {
+    for (int64_t g = 0; g < groups.groups; ++g) {
+      const std::byte* from = stored.row(g * groups.stride + groups.first);
+      out = std::copy_n(from, groups.count * stored.row_bytes(), out);
+    }
+  }
+  tensor.data = filled.owned->data();
+  return filled;
 }
 
 Status CheckType(const Tensor& tensor, const std::string& name) {
@@ -115,9 +203,93 @@ Status CheckType(const Tensor& tensor, const std::string& name) {
              Name(tensor.dtype));
 }
 
+tl::unexpected<Error> Misfit(const std::string& name, const Tensor& stored,
+                             const std::vector<int64_t>& wanted) {
+  const std::span<const int64_t> is(stored.shape.data(), static_cast<size_t>(stored.rank));
+  return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}", name,
+             ShapeText(is), ShapeText(wanted));
+}
+
+// The matrices of a stack [n, n_out, n_in] that the file keeps one by one: `pattern` with "{}" for
+// the number.
+Result<Filled> FillStack(const Checkpoint& checkpoint, const std::string& pattern,
+                         const Shape& slot) {
+  Filled filled;
+  const size_t at = pattern.find("{}");
+  const std::vector<int64_t> shape{slot[1].size, slot[2].size};
+  for (int64_t i = 0; i < slot[0].size; ++i) {
+    std::string name = pattern;
+    name.replace(at, 2, std::to_string(i));
+    const TensorEntry* entry = checkpoint.Find(name);
+    if (entry == nullptr) return Err(ErrorCode::kInvalidFile, "tensor {} is missing", name);
+    const Tensor& tensor = entry->tensor;
+    if (!ShapeFits(tensor, {}, shape)) return Misfit(name, tensor, shape);
+    LUCID_RETURN_IF_ERROR(CheckType(tensor, name));
+    if (i > 0 && tensor.dtype != filled.tensor.dtype) {
+      return Err(ErrorCode::kUnsupported, "tensor {} has type {}, others of its stack have {}",
+                 name, Name(tensor.dtype), Name(filled.tensor.dtype));
+    }
+    if (!IsAligned(tensor)) {
+      return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes", name,
+                 ElementAlignment(tensor.dtype));
+    }
+    if (i == 0) filled.tensor = tensor;
+    filled.parts.push_back(tensor.data);
+  }
+  filled.tensor.rank = 3;
+  filled.tensor.shape = {slot[0].size, slot[1].size, slot[2].size};
+  return filled;
+}
+
+Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
+                        const ValueInfo& slot) {
+  if (slot.shape.rank == 1 || slot.name.ends_with(".bias")) {
+    return FillFloats(stored, source, groups, slot.shape);
+  }
+  if (slot.shape.rank == 2) return FillMatrix(stored, source, groups);
+  // The matrices of a stack in one tensor.
+  if (!IsAligned(stored)) {
+    return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes",
+               source.tensor, ElementAlignment(stored.dtype));
+  }
+  Filled filled{stored, std::nullopt, {}};
+  const int64_t bytes = stored.shape[1] * stored.row_bytes();
+  for (int64_t i = 0; i < stored.shape[0]; ++i) filled.parts.push_back(stored.data + i * bytes);
+  return filled;
+}
+
+// The first source of a slot that the file has in the shape wanted. If there is none, the error
+// speaks of the first that is there in another shape, else of the first name.
+Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConfig& config,
+                    const Checkpoint& checkpoint) {
+  const std::vector<Source> sources = SourcesOf(arch, checkpoint.format(), slot.name);
+  if (sources.empty()) {
+    return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
+               arch.name, slot.name);
+  }
+  std::optional<tl::unexpected<Error>> misfit;
+  for (const Source& source : sources) {
+    if (slot.shape.rank == 3 && source.tensor.find("{}") != std::string::npos) {
+      return FillStack(checkpoint, source.tensor, slot.shape);
+    }
+    const TensorEntry* entry = checkpoint.Find(source.tensor);
+    if (entry == nullptr) continue;
+    const RowGroups groups = GroupsOf(source.rows, config, slot.shape[0].size);
+    const std::vector<int64_t> shape = StoredShape(source, groups, slot.shape);
+    if (!ShapeFits(entry->tensor, source, shape)) {
+      if (!misfit) misfit = Misfit(source.tensor, entry->tensor, shape);
+      continue;
+    }
+    LUCID_RETURN_IF_ERROR(CheckType(entry->tensor, source.tensor));
+    return FillFrom(entry->tensor, source, groups, slot);
+  }
+  if (misfit) return *misfit;
+  return Err(ErrorCode::kInvalidFile, "tensor {} is missing", sources.front().tensor);
+}
+
 }  // namespace
 
-Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
+Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
                               const Checkpoint& checkpoint) {
   Weights weights;
   weights.tensors_.resize(plan.values.size());
@@ -125,47 +297,13 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch,
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
   weights.mapped_.assign(plan.values.size(), true);
   for (const Value v : plan.Weights()) {
-    const ValueInfo& slot = plan.Info(v);
-    LUCID_ASSIGN_OR_RETURN(const Source source, FindSource(arch, checkpoint.format(), slot.name));
-    const auto id = static_cast<size_t>(v.id);
-    if (slot.shape.rank == 3 && source.tensor.find("{}") != std::string::npos) {
-      LUCID_ASSIGN_OR_RETURN(Stack stack, FindStack(checkpoint, source.tensor, slot.shape));
-      LUCID_RETURN_IF_ERROR(CheckType(stack.tensor, source.tensor));
-      weights.tensors_[id] = stack.tensor;
-      weights.dtypes_[id] = stack.tensor.dtype;
-      weights.parts_[id] = std::move(stack.parts);
-      continue;
-    }
-    const TensorEntry* entry = checkpoint.Find(source.tensor);
-    if (entry == nullptr)
-      return Err(ErrorCode::kInvalidFile, "tensor {} is missing", source.tensor);
-    Tensor tensor = entry->tensor;
-    if (!ShapeFits(tensor, slot.shape)) {
-      return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}",
-                 source.tensor, ShapeText(tensor), slot.shape.ToString());
-    }
-    LUCID_RETURN_IF_ERROR(CheckType(tensor, source.tensor));
-    const bool as_float = slot.shape.rank == 1 || slot.name.ends_with(".bias") ||
-                          source.transform != Transform::kNone;
-    if ((as_float && (tensor.dtype != DType::kF32 || source.transform != Transform::kNone)) ||
-        !IsAligned(tensor)) {
-      Result<Buffer> copy = as_float ? ToFloat(tensor, source.transform)
-                                     : Buffer::Allocate(static_cast<size_t>(tensor.bytes()));
-      LUCID_RETURN_IF_ERROR(copy);
-      if (as_float) {
-        tensor.dtype = DType::kF32;
-      } else {
-        std::memcpy(copy->data(), tensor.data, static_cast<size_t>(tensor.bytes()));
-      }
-      tensor.data = copy->data();
-      weights.owned_.push_back(*std::move(copy));
-      weights.mapped_[id] = false;
-    }
-    weights.tensors_[id] = tensor;
-    weights.dtypes_[id] = tensor.dtype;
-    for (int64_t i = 0; slot.shape.rank == 3 && i < tensor.shape[0]; ++i) {
-      weights.parts_[id].push_back(tensor.data + i * tensor.shape[1] * tensor.row_bytes());
-    }
+    LUCID_ASSIGN_OR_RETURN(Filled filled, Fill(plan.Info(v), arch, config, checkpoint));
+    const auto i = static_cast<size_t>(v.id);
+    weights.tensors_[i] = filled.tensor;
+    weights.dtypes_[i] = filled.tensor.dtype;
+    weights.parts_[i] = std::move(filled.parts);
+    weights.mapped_[i] = !filled.owned.has_value();
+    if (filled.owned) weights.owned_.push_back(*std::move(filled.owned));
   }
   return weights;
 }

@@ -1,5 +1,6 @@
-// Weights: the tensor that fills every weight slot of a plan. Matrices stay where they lie in the
-// mapped file; vectors and transformed tensors are small float32 copies.
+// Weights: the tensor that fills every weight slot of a plan (names.h says which, and which rows of
+// it). Matrices stay where they lie in the mapped file if their rows follow each other there; what
+// is transposed or gathered is a copy of its type, vectors are small float32 copies.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ class Weights {
   // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor
   // that is missing, has another shape than the plan declares, or a dtype no kernel can read. The
   // checkpoint must outlive the weights.
-  static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const Checkpoint& checkpoint);
+  static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
+                              const Checkpoint& checkpoint);
 
   // The tensor of a weight value of that plan.
   const Tensor& operator[](Value v) const { return tensors_[static_cast<size_t>(v.id)]; }

@@ -105,13 +105,24 @@ Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, Op
 
 Value Builder::Embed(Value table, double scale, Where where) {
   return Emit(OpKind::kEmbed, "embed", {table, Plan::Batch(BatchInput::kTokens)},
-              EmbedAttrs{static_cast<float>(scale)}, where);
+              EmbedAttrs{.scale = static_cast<float>(scale)}, where);
+}
+
+Value Builder::EmbedPositions(Value table, int64_t offset, Where where) {
+  return Emit(OpKind::kEmbed, plan_.Info(table).name, {table, Plan::Batch(BatchInput::kPositions)},
+              EmbedAttrs{.offset = offset}, where);
 }
 
 Value Builder::RmsNorm(Value x, Value weight, double eps, Where where) {
   const ValueInfo& w = plan_.Info(weight);
   return Emit(OpKind::kRmsNorm, w.name, {x, weight},
               NormAttrs{static_cast<float>(eps), w.shape[0].size}, where);
+}
+
+Value Builder::LayerNorm(Value x, Value weight, Value bias, int64_t dim, double eps,
+                         std::string_view name, Where where) {
+  return Emit(OpKind::kLayerNorm, std::string(name), {x, weight, bias},
+              NormAttrs{static_cast<float>(eps), dim}, where);
 }
 
 Value Builder::Linear(Value x, Value w, Value bias, Where where) {
@@ -153,6 +164,8 @@ Value Builder::Attention(Value q, Value kv, const AttentionOptions& options, Whe
   attrs.scale = static_cast<float>(options.scale);
   attrs.window = static_cast<int32_t>(options.window);
   attrs.softcap = static_cast<float>(options.softcap);
+  attrs.alibi_max_bias = static_cast<float>(options.alibi_max_bias);
+  attrs.alibi_factor = static_cast<float>(options.alibi_factor);
   attrs.n_heads = plan_.Info(q).shape.Width() / spec.k_dim;
   std::string name = cache.name;
   if (const size_t dot = name.rfind('.'); dot != std::string::npos)
@@ -170,6 +183,15 @@ Value Builder::Add(Value a, Value b, Where where) {
 
 Value Builder::Glu(Value gate, Value up, Activation act, Where where) {
   return Emit(OpKind::kGlu, plan_.Info(gate).name + ".glu", {gate, up}, GluAttrs{act}, where);
+}
+
+Value Builder::Activate(Value x, Activation act, Where where) {
+  return Emit(OpKind::kActivate, plan_.Info(x).name + ".act", {x}, ActivateAttrs{act}, where);
+}
+
+Value Builder::Clamp(Value x, double limit, Where where) {
+  return Emit(OpKind::kClamp, plan_.Info(x).name + ".clamp", {x},
+              ClampAttrs{static_cast<float>(limit)}, where);
 }
 
 Value Builder::Scale(Value x, double factor, Where where) {

@@ -37,6 +37,8 @@ struct AttentionOptions {
   double scale = 0;
   int64_t window = 0;  // 0: all earlier positions
   double softcap = 0;
+  double alibi_max_bias = 0;  // 0: no ALiBi; else as AlibiSlopes (rope_spec.h)
+  double alibi_factor = 1;
 };
 
 // What Route gives, both [T, k]: ids in ascending order (as numbers in float32), and their weights.
@@ -64,9 +66,16 @@ class Builder {
 
   // [T, dim]: rows of table[vocab, dim] for the batch's tokens, times `scale`.
   Value Embed(Value table, double scale = 1.0, Where where = Where::current());
+  // [T, dim]: rows of table[positions, dim] for the batch's positions plus `offset`.
+  Value EmbedPositions(Value table, int64_t offset = 0, Where where = Where::current());
   // RMS norm (Zhang and Sennrich 2019) times weight [n], over groups of n values: the whole row [T,
   // n], or every head of a row, which gives [T, heads, n].
   Value RmsNorm(Value x, Value weight, double eps, Where where = Where::current());
+  // Layer norm (Ba et al. 2016, arXiv 1607.06450) over groups of `dim` values of a row, as RmsNorm.
+  // `weight` and `bias` may be absent; they have `dim` values, or as many as a row, where every
+  // group has its own.
+  Value LayerNorm(Value x, Value weight, Value bias, int64_t dim, double eps, std::string_view name,
+                  Where where = Where::current());
   // [rows, n_out]: x W^T + bias; `bias` may be absent.
   Value Linear(Value x, Value w, Value bias = {}, Where where = Where::current());
   // The same, activations never rounded: for routers, where a little tips the choice.
@@ -86,7 +95,10 @@ class Builder {
   // act(gate) * up, where gate may be [T, 1]: one for a whole row (Shazeer, "GLU variants improve
   // Transformer", 2020).
   Value Glu(Value gate, Value up, Activation act, Where where = Where::current());
+  Value Activate(Value x, Activation act, Where where = Where::current());
   Value Scale(Value x, double factor, Where where = Where::current());
+  // Between -limit and limit.
+  Value Clamp(Value x, double limit, Where where = Where::current());
   // cap * tanh(x / cap).
   Value Softcap(Value x, double cap, Where where = Where::current());
   // [R, n]: the rows whose logits are wanted.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan/dim.h"
+#include "plan/rope_spec.h"
 #include "tensor/op_enums.h"
 
 namespace lucid {
@@ -63,13 +64,16 @@ struct ValueInfo {
 enum class OpKind : int8_t {
   kEmbed,
   kRmsNorm,
+  kLayerNorm,
   kLinear,
   kRope,
   kKvStore,
   kAttention,
   kAdd,
   kGlu,
+  kActivate,
   kScale,
+  kClamp,
   kSoftcap,
   kGatherRows,
   kRoute,
@@ -83,23 +87,9 @@ enum class OpKind : int8_t {
   kNormRope,
 };
 
-// Rotary embedding (Su et al., RoFormer, 2021): frequencies theta^(-2i/rotary_dim), changed by a
-// scaling rule.
-struct RopeSpec {
-  enum class Scaling : int8_t { kNone, kLinear, kLlama3 };
-  double theta = 10000.0;
-  int64_t rotary_dim = 0;
-  RopeStyle style = RopeStyle::kHalfSplit;
-  Scaling scaling = Scaling::kNone;
-  double factor = 1.0;             // kLinear, kLlama3
-  double low_freq_factor = 1.0;    // kLlama3
-  double high_freq_factor = 4.0;   // kLlama3
-  double original_context = 8192;  // kLlama3
-  double attn_factor = 1.0;        // multiplies cos and sin
-};
-
 struct EmbedAttrs {
   float scale = 1.0f;
+  int64_t offset = 0;  // added to every index: learned positions of OPT begin at row 2
 };
 struct NormAttrs {
   float eps = 0;
@@ -118,13 +108,21 @@ struct AttentionAttrs {
   int32_t window = 0;
   float softcap = 0;
   int64_t n_heads = 0;
+  float alibi_max_bias = 0;  // 0: no ALiBi; see AlibiSlopes
+  float alibi_factor = 1;
 };
 struct AddAttrs {};
 struct GluAttrs {  // gate may be [T, 1], one for the whole row
   Activation act = Activation::kSilu;
 };
+struct ActivateAttrs {
+  Activation act = Activation::kSilu;
+};
 struct ScaleAttrs {
   float factor = 1.0f;
+};
+struct ClampAttrs {
+  float limit = 0;
 };
 struct SoftcapAttrs {
   float cap = 0;
@@ -150,10 +148,11 @@ struct NormRopeAttrs {
   RopeAttrs rope;
 };
 
-using OpAttrs = std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs,
-                             AttentionAttrs, AddAttrs, GluAttrs, ScaleAttrs, SoftcapAttrs,
-                             GatherRowsAttrs, RouteAttrs, ExpertGluAttrs, ExpertLinearAttrs,
-                             MixExpertsAttrs, LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
+using OpAttrs =
+    std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs, AttentionAttrs,
+                 AddAttrs, GluAttrs, ActivateAttrs, ScaleAttrs, ClampAttrs, SoftcapAttrs,
+                 GatherRowsAttrs, RouteAttrs, ExpertGluAttrs, ExpertLinearAttrs, MixExpertsAttrs,
+                 LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
 
 struct Op {
   OpKind kind = OpKind::kEmbed;

@@ -9,8 +9,10 @@ namespace lucid {
 namespace {
 
 constexpr std::array kOps = {
-    OpInfo{OpKind::kEmbed, "embed", "table tokens", ops::InferEmbed, ops::CostEmbed},
+    OpInfo{OpKind::kEmbed, "embed", "table indices", ops::InferEmbed, ops::CostEmbed},
     OpInfo{OpKind::kRmsNorm, "rms_norm", "x weight", ops::InferRmsNorm, ops::CostRmsNorm},
+    OpInfo{OpKind::kLayerNorm, "layer_norm", "x weight? bias?", ops::InferLayerNorm,
+           ops::CostLayerNorm},
     OpInfo{OpKind::kLinear, "linear", "x w bias?", ops::InferLinear, ops::CostLinear},
     OpInfo{OpKind::kRope, "rope", "x positions freq_factors?", ops::InferRope, ops::CostRope},
     OpInfo{OpKind::kKvStore, "kv_store", "kv k v positions sequence block_tables",
@@ -19,7 +21,9 @@ constexpr std::array kOps = {
            ops::InferAttention, ops::CostAttention},
     OpInfo{OpKind::kAdd, "add", "a b", ops::InferSameShapes, ops::CostAdd},
     OpInfo{OpKind::kGlu, "glu", "gate up", ops::InferGlu, ops::CostGlu},
+    OpInfo{OpKind::kActivate, "activate", "x", ops::InferSameShapes, ops::CostActivate},
     OpInfo{OpKind::kScale, "scale", "x", ops::InferSameShapes, ops::CostScale},
+    OpInfo{OpKind::kClamp, "clamp", "x", ops::InferSameShapes, ops::CostClamp},
     OpInfo{OpKind::kSoftcap, "softcap", "x", ops::InferSameShapes, ops::CostSoftcap},
     OpInfo{OpKind::kGatherRows, "gather_rows", "x output_rows", ops::InferGatherRows,
            ops::CostGatherRows},

@@ -12,22 +12,20 @@ namespace {
 std::string PrintRope(const RopeAttrs& rope) {
   std::string text = fmt::format("theta={} dim={} style={}", rope.spec.theta, rope.spec.rotary_dim,
                                  Name(rope.spec.style));
-  switch (rope.spec.scaling) {
-    case RopeSpec::Scaling::kNone:
-      break;
-    case RopeSpec::Scaling::kLinear:
-      text += fmt::format(" linear={}", rope.spec.factor);
-      break;
-    case RopeSpec::Scaling::kLlama3:
-      text += fmt::format(" llama3={}", rope.spec.factor);
-      break;
+  if (rope.spec.scaling != RopeSpec::Scaling::kNone) {
+    text += fmt::format(" {}={}", Name(rope.spec.scaling), rope.spec.factor);
+  }
+  if (rope.spec.attn_factor != 1.0) {
+    text += fmt::format(" attn_factor={:.6g}", rope.spec.attn_factor);
   }
   return text;
 }
 
 struct AttrPrinter {
   std::string operator()(const EmbedAttrs& a) const {
-    return a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale);
+    std::string text = a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale);
+    if (a.offset != 0) text += fmt::format("offset={}", a.offset);
+    return text;
   }
   std::string operator()(const NormAttrs& a) const { return fmt::format("eps={}", a.eps); }
   std::string operator()(const LinearAttrs& a) const { return a.exact ? "exact" : ""; }
@@ -37,10 +35,18 @@ struct AttrPrinter {
     std::string text = fmt::format("heads={} scale={}", a.n_heads, a.scale);
     if (a.window > 0) text += fmt::format(" window={}", a.window);
     if (a.softcap > 0) text += fmt::format(" softcap={}", a.softcap);
+    if (a.alibi_max_bias > 0) text += fmt::format(" alibi={}", a.alibi_max_bias);
+    if (a.alibi_max_bias > 0 && a.alibi_factor != 1.0f) {
+      text += fmt::format(" alibi_factor={}", a.alibi_factor);
+    }
     return text;
   }
   std::string operator()(const AddAttrs&) const { return ""; }
   std::string operator()(const GluAttrs& a) const { return fmt::format("act={}", Name(a.act)); }
+  std::string operator()(const ActivateAttrs& a) const {
+    return fmt::format("act={}", Name(a.act));
+  }
+  std::string operator()(const ClampAttrs& a) const { return fmt::format("limit={}", a.limit); }
   std::string operator()(const ScaleAttrs& a) const { return fmt::format("factor={}", a.factor); }
   std::string operator()(const SoftcapAttrs& a) const { return fmt::format("cap={}", a.cap); }
   std::string operator()(const GatherRowsAttrs&) const { return ""; }

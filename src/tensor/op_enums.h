@@ -6,7 +6,15 @@
 
 namespace lucid {
 
-enum class Activation : int8_t { kSilu, kGeluTanh, kGeluErf, kRelu, kSigmoid };
+enum class Activation : int8_t {
+  kSilu,
+  kGeluTanh,
+  kGeluErf,
+  kGeluQuick,  // x sigmoid(1.702 x)
+  kRelu,
+  kReluSquared,
+  kSigmoid,
+};
 
 // A gated unit: act(gate) * up.
 struct GluRule {
@@ -55,8 +63,12 @@ constexpr std::string_view Name(Activation act) {
       return "gelu_tanh";
     case Activation::kGeluErf:
       return "gelu";
+    case Activation::kGeluQuick:
+      return "gelu_quick";
     case Activation::kRelu:
       return "relu";
+    case Activation::kReluSquared:
+      return "relu_squared";
     case Activation::kSigmoid:
       return "sigmoid";
   }

@@ -68,7 +68,9 @@ void SumWeights(const AttentionArgs& a, const StepView& step, const CacheArrays&
     const float* scores = s.weights + in_tile * kChunk;
     ForVectors(
         seen.from, seen.to, [&](int64_t j, int64_t count) __attribute__((always_inline)) {
-          const F weight = Math::Power(Capped(a, LoadUpTo(scores + j, count)) - max);
+          const F score = Biased(a, s, row, Capped(a, LoadUpTo(scores + j, count)),
+                                 keys.seen[row].to - 1 - base - j);
+          const F weight = Math::Power(score - max);
           float* sum = sums + base + j;
           StoreUpTo(sum, LoadUpTo(sum, count) + weight / total, count);
         });

@@ -20,6 +20,7 @@ struct AttentionScratchView {
   float* v_rows;    // [kChunk][v_pad]
   float* weights;   // [kQueryRows][kChunk]: scores, then weights
   uint32_t* pairs;  // [kQueryRows][kChunk / 2]: weights of places 2i and 2i + 1 as bfloat16
+  float* slope;     // [rows] of ALiBi, per place
   // Of the piece: by row, weights are 2^(score - max).
   float* max;    // [rows]
   float* total;  // [rows][kLanes], to be summed
@@ -58,6 +59,7 @@ inline int64_t LayOut(const KvView& kv, float* scratch, AttentionScratchView* s)
   s->weights = take(kQueryRows * kChunk);
   s->pairs = reinterpret_cast<uint32_t*>(take(kQueryRows * kChunk / 2));
   s->q = take(rows * s->k_pad);
+  s->slope = take(rows);
   s->max = take(rows);
   s->total = take(rows * kLanes);
   s->sum = take(rows * s->v_pad);

@@ -41,6 +41,15 @@ inline F Capped(const AttentionArgs& a, F score) {
   return a.softcap > 0 ? Set(a.softcap * kLog2E) * Tanh(score) : score;
 }
 
+// Adds ALiBi to the scores of neighbouring places, the first of which lies `distance` behind the
+// row's own place.
+inline F Biased(const AttentionArgs& a, const AttentionScratchView& s, int64_t row, F score,
+                int64_t distance) {
+  static constexpr float kLaneIndex[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  if (a.slopes == nullptr) return score;
+  return Fma(Set(s.slope[row]), Load(kLaneIndex) - Set(static_cast<float>(distance)), score);
+}
+
 // What a row that sees places [seen.from, seen.to) sees of a chunk of which its span sees `part`;
 // from >= to: nothing.
 inline Places RowPart(Places seen, int64_t base, Places part) {
@@ -64,10 +73,11 @@ inline void StartPiece(const AttentionScratchView& s, int64_t rows) {
   for (int64_t d = 0; d < s.v_pad; d += kLanes) Store(sum + d, Load(sum + d) * alpha);
 }
 
-// Turns row i of s.weights from scores into weights, 0 outside of `seen`, of tile row `row`.
+// Turns row i of s.weights from scores into weights, 0 outside of `seen`, of tile row `row`, whose
+// own place lies `distance` places after the chunk's first.
 template <typename Math>
 inline void WeighRow(const AttentionArgs& a, const AttentionScratchView& s, int i, int64_t row,
-                     Places seen) {
+                     Places seen, int64_t distance) {
   constexpr int kVectors = kChunk / kLanes;
   F v[kVectors];
   if (seen.from >= seen.to) {
@@ -79,6 +89,9 @@ inline void WeighRow(const AttentionArgs& a, const AttentionScratchView& s, int 
   for (int n = 0; n < kVectors; ++n) v[n] = Load(scores + n * kLanes);
   if (a.softcap > 0) {
     for (int n = 0; n < kVectors; ++n) v[n] = Capped(a, v[n]);
+  }
+  if (a.slopes != nullptr) {
+    for (int n = 0; n < kVectors; ++n) v[n] = Biased(a, s, row, v[n], distance - n * kLanes);
   }
   if (seen.from > 0 || seen.to < kChunk) {
     for (int n = 0; n < kVectors; ++n) {
@@ -122,7 +135,9 @@ void AttendRows(const AttentionArgs& a, const AttentionScratchView& s, int64_t r
     Math::template Score<R, 0>(s, row, all, nullptr);
   }
 #pragma GCC unroll 6
-  for (int i = 0; i < R; ++i) WeighRow<Math>(a, s, i, row + i, rows[i]);
+  for (int i = 0; i < R; ++i) {
+    WeighRow<Math>(a, s, i, row + i, rows[i], seen[row + i].to - 1 - base);
+  }
   int64_t d = 0;
   constexpr int64_t kWidth = kTileVectors * kLanes;
   for (; d + kWidth <= s.v_pad; d += kWidth) {
@@ -320,6 +335,7 @@ void PutQueries(const AttentionArgs& a, const QueryTile& t, const AttentionScrat
   const int64_t dim = a.kv.k_dim;
   for (int64_t r = 0; r < RowsOf(t); ++r) {
     Math::PutQuery(a.q + HeadIndex(a, t, r) * dim, QueryFactor(a), dim, s, r);
+    if (a.slopes != nullptr) s.slope[r] = a.slopes[t.head + r % t.heads] * kLog2E;
   }
 }
 

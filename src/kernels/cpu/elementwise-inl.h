@@ -28,6 +28,24 @@ const char* RefuseGlu(const void* args) {
   return static_cast<const GluArgs*>(args)->one_gate ? "wants a gate for every value" : nullptr;
 }
 
+void Activate(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const ActivateArgs*>(args);
+  const Share share = ValueShare(step, a.rows, a.dim, thread);
+  LoopsOf(a.act).plain(a.x, a.y, share.begin, share.end);
+}
+
+void Clamp(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const ClampArgs*>(args);
+  const F high = Set(a.limit);
+  const F low = Set(-a.limit);
+  const Share share = ValueShare(step, a.rows, a.dim, thread);
+  ForVectors(
+      share.begin, share.end, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        const F x = LoadUpTo(a.x + i, n);  // NaN is less than nothing, and stays
+        StoreUpTo(a.y + i, IfLess(x, low, low, IfLess(high, x, high, x)), n);
+      });
+}
+
 void Add(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const AddArgs*>(args);
   const Share share = ValueShare(step, a.rows, a.dim, thread);

@@ -119,8 +119,15 @@ inline F GeluErf(F x) {
   const F half = x * Set(0.5f);
   return Fma(half, Erf(x * Set(0.70710678118654752f)), half);
 }
+inline F GeluQuick(F x) {
+  return x / (Set(1.0f) + Exp(x * Set(-1.702f)));
+}
 inline F Relu(F x) {
   return Max(x, Zero());
+}
+inline F ReluSquared(F x) {
+  const F positive = Relu(x);
+  return positive * positive;
 }
 
 // sin and cos of x, |x| < 2^21. Needs a fused multiply-add: the products of the reduction must not
@@ -172,22 +179,47 @@ void GluWith(const float* gate, const float* up, float* y, int64_t begin, int64_
         StoreUpTo(y + i, kActivation(LoadUpTo(gate + i, n)) * LoadUpTo(up + i, n), n);
       });
 }
+template <F (*kActivation)(F)>
+void ActivateWith(const float* x, float* y, int64_t begin, int64_t end) {
+  ForVectors(
+      begin, end, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+        StoreUpTo(y + i, kActivation(LoadUpTo(x + i, n)), n);
+      });
+}
+
+// The loops of an activation.
+struct ActivationLoops {
+  void (*glu)(const float* gate, const float* up, float* y, int64_t begin, int64_t end);
+  void (*plain)(const float* x, float* y, int64_t begin, int64_t end);
+};
+template <F (*kActivation)(F)>
+inline ActivationLoops LoopsWith() {
+  return {GluWith<kActivation>, ActivateWith<kActivation>};
+}
+inline ActivationLoops LoopsOf(Activation act) {
+  switch (act) {
+    case Activation::kSilu:
+      return LoopsWith<Silu>();
+    case Activation::kGeluTanh:
+      return LoopsWith<GeluTanh>();
+    case Activation::kGeluErf:
+      return LoopsWith<GeluErf>();
+    case Activation::kGeluQuick:
+      return LoopsWith<GeluQuick>();
+    case Activation::kRelu:
+      return LoopsWith<Relu>();
+    case Activation::kReluSquared:
+      return LoopsWith<ReluSquared>();
+    case Activation::kSigmoid:
+      return LoopsWith<Sigmoid>();
+  }
+  return {};
+}
 
 // y = act(gate) * up for indices [begin, end).
 inline void GluRange(Activation act, const float* gate, const float* up, float* y, int64_t begin,
                      int64_t end) {
-  switch (act) {
-    case Activation::kSilu:
-      return GluWith<Silu>(gate, up, y, begin, end);
-    case Activation::kGeluTanh:
-      return GluWith<GeluTanh>(gate, up, y, begin, end);
-    case Activation::kGeluErf:
-      return GluWith<GeluErf>(gate, up, y, begin, end);
-    case Activation::kRelu:
-      return GluWith<Relu>(gate, up, y, begin, end);
-    case Activation::kSigmoid:
-      return GluWith<Sigmoid>(gate, up, y, begin, end);
-  }
+  LoopsOf(act).glu(gate, up, y, begin, end);
 }
 
 }  // namespace

@@ -41,11 +41,13 @@ const char* RefuseGluLinear(const void* args) {
 // Rows of a Kernel array; `isa` is a string literal, since names are constants.
 #define LUCID_CPU_KERNELS(isa)                                                                    \
   {KernelOp::kRmsNorm, "rms_norm." isa, RmsNorm},                                                 \
+      {KernelOp::kLayerNorm, "layer_norm." isa, LayerNorm},                                       \
       {KernelOp::kAddRmsNorm, "add_rms_norm." isa, AddRmsNorm},                                   \
       {KernelOp::kLinear, "linear." isa, Linear, LinearScratch, RefuseLinear},                    \
       {KernelOp::kLinearGroup, "linear_group." isa, LinearGroup, LinearGroupScratch,              \
        RefuseLinearGroup},                                                                        \
       {KernelOp::kGlu, "glu." isa, Glu, nullptr, RefuseGlu},                                      \
+      {KernelOp::kActivate, "activate." isa, Activate}, {KernelOp::kClamp, "clamp." isa, Clamp},  \
       {KernelOp::kGluLinear, "glu_linear." isa, GluLinear, GluLinearScratch, RefuseGluLinear},    \
       {KernelOp::kRope, "rope." isa, Rope, RopeScratch},                                          \
       {KernelOp::kNormRope, "norm_rope." isa, NormRope, NormRopeScratch},                         \

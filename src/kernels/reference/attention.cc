@@ -26,6 +26,7 @@ struct Query {
   int64_t first;  // first and last visible place
   int64_t last;
   int64_t packed;  // kivi2: blocks before this one are read packed
+  double slope;    // of ALiBi, 0 without
   float* sums;     // by place, where the weights are added; or nullptr
 };
 
@@ -55,13 +56,14 @@ const float* Value(const KvView& kv, const Query& query, int64_t place, const Ro
   return rows.row;
 }
 
-// q . k[place], scaled and capped.
+// q . k[place], scaled and capped, less for what is far away.
 double Score(const AttentionArgs& a, const Query& query, int64_t place, Rows& rows) {
   const float* key = Key(a.kv, query, place, rows);
   double sum = 0;
   for (int64_t i = 0; i < a.kv.k_dim; ++i) sum += static_cast<double>(query.q[i]) * key[i];
   const double score = sum * a.scale;
-  return a.softcap > 0 ? a.softcap * std::tanh(score / a.softcap) : score;
+  const double capped = a.softcap > 0 ? a.softcap * std::tanh(score / a.softcap) : score;
+  return capped + query.slope * static_cast<double>(place - query.last);
 }
 
 void AttendOne(const AttentionArgs& a, const Query& query, Rows& rows) {
@@ -99,6 +101,7 @@ Query QueryOf(const AttentionArgs& a, const StepView& step, int64_t token, int64
                  .first = a.window > 0 && place >= a.window ? place - a.window + 1 : 0,
                  .last = place,
                  .packed = 0,
+                 .slope = a.slopes != nullptr ? a.slopes[head] : 0.0,
                  .sums = nullptr};
   if (HasRecent(kv)) {
     query.recent = step.Table(kv.recent, sequence);

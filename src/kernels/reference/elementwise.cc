@@ -18,8 +18,12 @@ float Activate(Activation act, float x) {
     }
     case Activation::kGeluErf:
       return static_cast<float>(0.5 * v * std::erfc(-v / std::sqrt(2.0)));
+    case Activation::kGeluQuick:
+      return static_cast<float>(v / (1.0 + std::exp(-1.702 * v)));
     case Activation::kRelu:
       return x > 0 ? x : 0;
+    case Activation::kReluSquared:
+      return x > 0 ? x * x : 0;
     case Activation::kSigmoid:
       return static_cast<float>(1.0 / (1.0 + std::exp(-v)));
   }
@@ -47,6 +51,23 @@ void Glu(const void* args, const StepView& step, const ThreadSlot& thread) {
     for (int64_t i = row * a.dim; i < (row + 1) * a.dim; ++i) {
       a.y[i] = (a.one_gate ? of_row : Activate(a.act, a.gate[i])) * a.up[i];
     }
+  }
+}
+
+void Activate(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const ActivateArgs*>(args);
+  const Share share = ShareOf(step.rows(a.rows), 1, thread);
+  for (int64_t i = share.begin * a.dim; i < share.end * a.dim; ++i) {
+    a.y[i] = Activate(a.act, a.x[i]);
+  }
+}
+
+void Clamp(const void* args, const StepView& step, const ThreadSlot& thread) {
+  const auto& a = *static_cast<const ClampArgs*>(args);
+  const Share share = ShareOf(step.rows(a.rows), 1, thread);
+  for (int64_t i = share.begin * a.dim; i < share.end * a.dim; ++i) {
+    const float x = a.x[i];  // NaN stays
+    a.y[i] = x < -a.limit ? -a.limit : (x > a.limit ? a.limit : x);
   }
 }
 

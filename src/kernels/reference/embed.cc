@@ -1,4 +1,5 @@
 // Rows picked by index: the embedding table and the rows whose logits are wanted. See reference.h.
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/packed.h"
@@ -12,12 +13,14 @@ void Embed(const void* args, const StepView& step, const ThreadSlot& thread) {
   const DTypeInfo& info = Info(a.table.dtype);
   const int64_t dim = a.table.cols();
   const Share share = ShareOf(step.n_tokens, 1, thread);
+  const int32_t* indices = a.index == EmbedIndex::kTokens ? step.tokens : step.positions;
   for (int64_t t = share.begin; t < share.end; ++t) {
     float* y = a.y + t * dim;
+    const int64_t row = std::min(indices[t] + a.offset, a.table.rows() - 1);
     if (a.packed != nullptr) {
-      DecodePackedRow(a.table.dtype, a.packed, dim, step.tokens[t], y);
+      DecodePackedRow(a.table.dtype, a.packed, dim, row, y);
     } else {
-      info.decode(a.table.row(step.tokens[t]), y, dim);
+      info.decode(a.table.row(row), y, dim);
     }
     for (int64_t i = 0; i < dim; ++i) y[i] *= a.scale;
   }

@@ -16,6 +16,7 @@ namespace lucid::reference {
 void Embed(const void* args, const StepView& step, const ThreadSlot& thread);        // embed.cc
 void GatherRows(const void* args, const StepView& step, const ThreadSlot& thread);   // embed.cc
 void RmsNorm(const void* args, const StepView& step, const ThreadSlot& thread);      // norm.cc
+void LayerNorm(const void* args, const StepView& step, const ThreadSlot& thread);    // norm.cc
 void AddRmsNorm(const void* args, const StepView& step, const ThreadSlot& thread);   // norm.cc
 void Linear(const void* args, const StepView& step, const ThreadSlot& thread);       // linear.cc
 void LinearGroup(const void* args, const StepView& step, const ThreadSlot& thread);  // linear.cc
@@ -24,7 +25,9 @@ void Rope(const void* args, const StepView& step, const ThreadSlot& thread);    
 void NormRope(const void* args, const StepView& step, const ThreadSlot& thread);     // rope.cc
 void KvStore(const void* args, const StepView& step, const ThreadSlot& thread);      // kv.cc
 void Attention(const void* args, const StepView& step, const ThreadSlot& thread);    // attention.cc
-void Glu(const void* args, const StepView& step, const ThreadSlot& thread);        // elementwise.cc
+void Glu(const void* args, const StepView& step, const ThreadSlot& thread);  // elementwise.cc
+void Activate(const void* args, const StepView& step, const ThreadSlot& thread);
+void Clamp(const void* args, const StepView& step, const ThreadSlot& thread);
 void Add(const void* args, const StepView& step, const ThreadSlot& thread);        // elementwise.cc
 void Scale(const void* args, const StepView& step, const ThreadSlot& thread);      // elementwise.cc
 void Softcap(const void* args, const StepView& step, const ThreadSlot& thread);    // elementwise.cc

@@ -91,8 +91,9 @@ Cost CostAttention(const Plan& plan, const Op& op, const Workload& work) {
   const auto& attrs = std::get<AttentionAttrs>(op.attrs);
   const int64_t scores = attrs.n_heads * work.AttendedPairs(attrs.window);
   Cost cost;
+  const int64_t bias = attrs.alibi_max_bias > 0 ? 2 : 0;  // a product and a sum
   cost.macs = scores * (spec.k_dim + spec.v_dim);
-  cost.flops = 2 * cost.macs + scores * kSoftmaxFlopsPerScore;
+  cost.flops = 2 * cost.macs + scores * (kSoftmaxFlopsPerScore + bias);
   // Every key once, as the last token reads it.
   int64_t packed = 0;
   if (PacksBlocks(spec, work)) {

@@ -46,8 +46,14 @@ Cost CostAdd(const Plan& plan, const Op& op, const Workload& work) {
 Cost CostGlu(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 1 + kTranscendentalFlops);
 }
+Cost CostActivate(const Plan& plan, const Op& op, const Workload& work) {
+  return Elementwise(plan, op, work, kTranscendentalFlops);
+}
 Cost CostScale(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 1);
+}
+Cost CostClamp(const Plan& plan, const Op& op, const Workload& work) {
+  return Elementwise(plan, op, work, 2);
 }
 Cost CostSoftcap(const Plan& plan, const Op& op, const Workload& work) {
   return Elementwise(plan, op, work, 2 + kTranscendentalFlops);

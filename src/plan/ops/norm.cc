@@ -6,6 +6,8 @@ namespace {
 
 // A square and a sum, then a scale and a weight, per value; the root per group is not worth a line.
 constexpr int64_t kNormFlopsPerValue = 4;
+// The same with a mean, a difference from it and a bias.
+constexpr int64_t kLayerNormFlopsPerValue = 7;
 
 Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Value weight,
                         const NormAttrs& norm) {
@@ -14,7 +16,8 @@ Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Valu
     return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into groups of {}",
                op.name, width, norm.dim);
   }
-  if (plan.Info(weight).shape != Shape{norm.dim}) {
+  if (weight.present() && plan.Info(weight).shape != Shape{norm.dim} &&
+      (op.kind != OpKind::kLayerNorm || plan.Info(weight).shape != Shape{width})) {
     return Err(ErrorCode::kInvalidArgument, "{}: weight {} does not fit groups of {}", op.name,
                plan.Info(weight).shape.ToString(), norm.dim);
   }
@@ -35,6 +38,25 @@ Cost CostRmsNorm(const Plan& plan, const Op& op, const Workload& work) {
   Cost cost;
   cost.flops = kNormFlopsPerValue * Elements(In(plan, op, 0), work);
   cost.weight_bytes = WeightBytes(plan, op.inputs[1], work);
+  cost.activation_bytes = 2 * Bytes(In(plan, op, 0), work);
+  return cost;
+}
+
+Shapes InferLayerNorm(const Plan& plan, const Op& op) {
+  LUCID_RETURN_IF_ERROR(NeedInputs(op, 1));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape, NormShape(plan, op, In(plan, op, 0), op.inputs[1],
+                                                      std::get<NormAttrs>(op.attrs)));
+  if (op.inputs[2].present() &&
+      (!op.inputs[1].present() || In(plan, op, 2).shape != In(plan, op, 1).shape)) {
+    return Err(ErrorCode::kInvalidArgument, "{}: the bias is not as long as the weight", op.name);
+  }
+  return std::vector<Shape>{shape};
+}
+
+Cost CostLayerNorm(const Plan& plan, const Op& op, const Workload& work) {
+  Cost cost;
+  cost.flops = kLayerNormFlopsPerValue * Elements(In(plan, op, 0), work);
+  cost.weight_bytes = WeightBytes(plan, op.inputs[1], work) + WeightBytes(plan, op.inputs[2], work);
   cost.activation_bytes = 2 * Bytes(In(plan, op, 0), work);
   return cost;
 }

@@ -32,6 +32,8 @@ Cost CostGatherRows(const Plan& plan, const Op& op, const Workload& work);
 
 Shapes InferRmsNorm(const Plan& plan, const Op& op);
 Cost CostRmsNorm(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferLayerNorm(const Plan& plan, const Op& op);
+Cost CostLayerNorm(const Plan& plan, const Op& op, const Workload& work);
 Shapes InferAddRmsNorm(const Plan& plan, const Op& op);
 Cost CostAddRmsNorm(const Plan& plan, const Op& op, const Workload& work);
 
@@ -62,11 +64,13 @@ Shapes InferMixExperts(const Plan& plan, const Op& op);
 Cost CostMixExperts(const Plan& plan, const Op& op, const Workload& work);
 
 Shapes InferSameShapes(const Plan& plan,
-                       const Op& op);  // Add, Scale, Softcap: output like the inputs
+                       const Op& op);  // Add, Activate, ...: output like the inputs
 Cost CostAdd(const Plan& plan, const Op& op, const Workload& work);
 Shapes InferGlu(const Plan& plan, const Op& op);  // gate may have one value a row
 Cost CostGlu(const Plan& plan, const Op& op, const Workload& work);
+Cost CostActivate(const Plan& plan, const Op& op, const Workload& work);
 Cost CostScale(const Plan& plan, const Op& op, const Workload& work);
+Cost CostClamp(const Plan& plan, const Op& op, const Workload& work);
 Cost CostSoftcap(const Plan& plan, const Op& op, const Workload& work);
 
 }  // namespace lucid::ops

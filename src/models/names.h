@@ -1,0 +1,110 @@
+// How a stored tensor becomes a weight, and the tables of names that families share.
+//
+// A slot of the plan is named as in GGUF files, so a GGUF file's tensors fill slots by their names;
+// the rules here and in models/<family>.cc are for Hugging Face files and for tensors that hold
+// several slots. weights.cc applies them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace lucid {
+
+enum class Transform : int8_t {
+  kNone,
+  kAddOne,     // the weight is (1 + stored): norms of Gemma and Nemotron in Hugging Face files
+  kTranspose,  // stored as [n_in, n_out]: GPT-2's Conv1D
+  kFlatten,    // stored with more dimensions, read as one row of values: norms per head of Cohere
+};
+
+// Which rows of the stored tensor (after a transpose; of a bias: which values) a slot takes.
+enum class Rows : int8_t {
+  kAll,
+  // Fused projections: [all of q; all of k; all of v], ...
+  kQ,
+  kK,
+  kV,
+  // ... or one KV head after the other: [its heads of q; k; v].
+  kGroupQ,
+  kGroupK,
+  kGroupV,
+  // [gate; up].
+  kFirstHalf,
+  kSecondHalf,
+};
+
+// A slot and the tensor that fills it. "{}" stands for the layer number in both. Of several rules
+// for one slot the first counts whose tensor the file has, in the shape that the rule wants.
+struct NameRule {
+  std::string_view slot;
+  std::string_view tensor;
+  Transform transform = Transform::kNone;
+  Rows rows = Rows::kAll;
+};
+using NameTable = std::span<const NameRule>;
+
+namespace names {
+
+// Names that Llama gave and most others kept. Biases that a model does not have are not asked for.
+inline constexpr std::array kEnds = {
+    NameRule{"token_embd", "model.embed_tokens.weight"},
+    NameRule{"output_norm", "model.norm.weight"},
+    NameRule{"output_norm.bias", "model.norm.bias"},
+    NameRule{"output", "lm_head.weight"},
+    NameRule{"output.bias", "lm_head.bias"},
+};
+inline constexpr std::array kPreNorms = {
+    NameRule{"blk.{}.attn_norm", "model.layers.{}.input_layernorm.weight"},
+    NameRule{"blk.{}.attn_norm.bias", "model.layers.{}.input_layernorm.bias"},
+    NameRule{"blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm.weight"},
+    NameRule{"blk.{}.ffn_norm.bias", "model.layers.{}.post_attention_layernorm.bias"},
+};
+inline constexpr std::array kAttention = {
+    NameRule{"blk.{}.attn_q", "model.layers.{}.self_attn.q_proj.weight"},
+    NameRule{"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias"},
+    NameRule{"blk.{}.attn_k", "model.layers.{}.self_attn.k_proj.weight"},
+    NameRule{"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias"},
+    NameRule{"blk.{}.attn_v", "model.layers.{}.self_attn.v_proj.weight"},
+    NameRule{"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
+    NameRule{"blk.{}.attn_output", "model.layers.{}.self_attn.o_proj.weight"},
+    NameRule{"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
+};
+inline constexpr std::array kQkNorms = {
+    NameRule{"blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm.weight"},
+    NameRule{"blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm.weight"},
+};
+inline constexpr std::array kFfn = {
+    NameRule{"blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj.weight"},
+    NameRule{"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias"},
+    NameRule{"blk.{}.ffn_up", "model.layers.{}.mlp.up_proj.weight"},
+    NameRule{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias"},
+    NameRule{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj.weight"},
+    NameRule{"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias"},
+};
+inline constexpr std::array kFusedGateUp = {
+    NameRule{"blk.{}.ffn_gate", "model.layers.{}.mlp.gate_up_proj.weight", Transform::kNone,
+             Rows::kFirstHalf},
+    NameRule{"blk.{}.ffn_up", "model.layers.{}.mlp.gate_up_proj.weight", Transform::kNone,
+             Rows::kSecondHalf},
+    NameRule{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj.weight"},
+};
+
+// GGUF files whose q, k and v are one tensor, or whose gate and up are. Slots of other names are
+// the tensor <slot>.weight, or <slot> where it ends in .bias.
+inline constexpr std::array kGguf = {
+    NameRule{"blk.{}.attn_q", "blk.{}.attn_qkv.weight", Transform::kNone, Rows::kQ},
+    NameRule{"blk.{}.attn_q.bias", "blk.{}.attn_qkv.bias", Transform::kNone, Rows::kQ},
+    NameRule{"blk.{}.attn_k", "blk.{}.attn_qkv.weight", Transform::kNone, Rows::kK},
+    NameRule{"blk.{}.attn_k.bias", "blk.{}.attn_qkv.bias", Transform::kNone, Rows::kK},
+    NameRule{"blk.{}.attn_v", "blk.{}.attn_qkv.weight", Transform::kNone, Rows::kV},
+    NameRule{"blk.{}.attn_v.bias", "blk.{}.attn_qkv.bias", Transform::kNone, Rows::kV},
+    NameRule{"blk.{}.ffn_gate", "blk.{}.ffn_up.weight", Transform::kNone, Rows::kFirstHalf},
+    NameRule{"blk.{}.ffn_up", "blk.{}.ffn_up.weight", Transform::kNone, Rows::kSecondHalf},
+    NameRule{"blk.{}.attn_q_norm", "blk.{}.attn_q_norm.weight", Transform::kFlatten},
+    NameRule{"blk.{}.attn_k_norm", "blk.{}.attn_k_norm.weight", Transform::kFlatten},
+};
+
+}  // namespace names
+}  // namespace lucid
