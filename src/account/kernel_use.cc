@@ -21,7 +21,7 @@ std::string WithoutLayer(const std::string& name) {
 
 bool MultipliesWeights(OpKind kind) {
   return kind == OpKind::kLinear || kind == OpKind::kLinearGroup || kind == OpKind::kGluLinear ||
-         kind == OpKind::kExpertGlu || kind == OpKind::kExpertLinear;
+         kind == OpKind::kExpertGlu || kind == OpKind::kExpertLinear || kind == OpKind::kHeadLinear;
 }
 
 // "rms_norm, linear": each op once, in the table's order.

@@ -1,6 +1,7 @@
 #include "engine/fault_finder.h"
 
 #include "base/finite.h"
+#include "plan/op_table.h"
 
 namespace lucid {
 
@@ -20,6 +21,7 @@ void FaultFinder::AfterOp(const ObservedOp& observed) {
       const int32_t token = rows == step.n_tokens ? row : step.output_rows[row];
       const auto found = faults_.find(step.sequence[token]);
       if (found == faults_.end() || found->second.has_value()) continue;
+      if (!Computes(observed.op, step.phases[token])) continue;
       if (AllFinite(values.subspan(static_cast<size_t>(row) * width, width))) continue;
       found->second = Fault{info.name, step.positions[token]};
     }

@@ -84,17 +84,24 @@ class ArgsMaker {
       case OpKind::kExpertGlu:
         return {KernelOp::kExpertGlu, ExpertGlu(op)};
       case OpKind::kExpertLinear:
-        return {KernelOp::kExpertLinear, ExpertLinearArgs{.w = Experts(op.inputs[2], op.inputs[3]),
-                                                          .x = Ptr(op.inputs[0]),
-                                                          .experts = Ptr(op.inputs[1]),
-                                                          .y = Ptr(op.outputs[0]),
-                                                          .n_used = Used(op.inputs[1])}};
+        return {KernelOp::kExpertLinear, ExpertLinear(op)};
       case OpKind::kMixExperts:
         return {KernelOp::kMixExperts, MixExpertsArgs{.x = Ptr(op.inputs[0]),
                                                       .weights = Ptr(op.inputs[1]),
                                                       .y = Ptr(op.outputs[0]),
                                                       .n_used = Used(op.inputs[1]),
                                                       .dim = Width(op.outputs[0])}};
+      case OpKind::kHeadLinear:
+        return {KernelOp::kExpertLinear, HeadLinear(op)};
+      case OpKind::kConcat:
+        return {KernelOp::kConcat, Concat(op)};
+      case OpKind::kMlaAttention:
+        return {KernelOp::kMlaAttention, Mla(op)};
+      case OpKind::kByPhase:
+        return {KernelOp::kByPhase, ByPhaseArgs{.prompt = Ptr(op.inputs[0]),
+                                                .generated = Ptr(op.inputs[1]),
+                                                .y = Ptr(op.outputs[0]),
+                                                .dim = Width(op.outputs[0])}};
       case OpKind::kLinearGroup:
         return {KernelOp::kLinearGroup, LinearGroup(op)};
       case OpKind::kGluLinear:
@@ -241,6 +248,50 @@ class ArgsMaker {
     return bound_.tables.emplace_back(std::move(table)).data();
   }
 
+  ExpertLinearArgs ExpertLinear(const Op& op) const {
+    return {.w = Experts(op.inputs[2], op.inputs[3]),
+            .x = Ptr(op.inputs[0]),
+            .x_stride = Info(op.inputs[0]).shape[2].size,
+            .experts = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .n_used = Used(op.inputs[1])};
+  }
+
+  ExpertLinearArgs HeadLinear(const Op& op) const {
+    const int64_t heads = Info(op.inputs[1]).shape[0].size;
+    return {.w = Experts(op.inputs[1], {}),
+            .x = Ptr(op.inputs[0]),
+            .x_stride = Width(op.inputs[0]) / heads,
+            .y = Ptr(op.outputs[0]),
+            .n_used = heads,
+            .generated_only = std::get<HeadLinearAttrs>(op.attrs).generated_only};
+  }
+
+  ConcatArgs Concat(const Op& op) const {
+    const auto& attrs = std::get<ConcatAttrs>(op.attrs);
+    return {.a = Ptr(op.inputs[0]),
+            .b = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .parts = attrs.parts,
+            .a_dim = Width(op.inputs[0]) / attrs.parts,
+            .b_stride = Width(op.inputs[1]) / attrs.parts,
+            .b_dim = attrs.b_dim,
+            .generated_only = attrs.generated_only};
+  }
+
+  MlaArgs Mla(const Op& op) const {
+    const auto& attrs = std::get<MlaAttrs>(op.attrs);
+    return {.kv = Kv(op.inputs[1]),
+            .q = Ptr(op.inputs[0]),
+            .w_k = Experts(op.inputs[2], {}),
+            .w_v = Experts(op.inputs[3], {}),
+            .y = Ptr(op.outputs[0]),
+            .n_heads = attrs.n_heads,
+            .nope = Info(op.inputs[2]).shape[2].size,
+            .rope = attrs.rope_dim,
+            .scale = attrs.scale};
+  }
+
   const float* RopeTable(const RopeSpec& spec, Value factors) {
     std::span<const float> divisors;
     if (factors.present())
@@ -254,6 +305,7 @@ class ArgsMaker {
             .inv_freq = RopeTable(attrs.spec, factors),
             .n_heads = Width(x) / attrs.head_dim,
             .head_dim = attrs.head_dim,
+            .first = attrs.first,
             .rotary_dim = attrs.spec.rotary_dim,
             .attn_factor = static_cast<float>(attrs.spec.attn_factor),
             .style = attrs.spec.style};
@@ -278,7 +330,9 @@ class ArgsMaker {
   }
 
   KvStoreArgs KvStore(const Op& op) const {
-    return {.kv = Kv(op.inputs[0]), .k = Ptr(op.inputs[1]), .v = Ptr(op.inputs[2])};
+    return {.kv = Kv(op.inputs[0]),
+            .k = Ptr(op.inputs[1]),
+            .v = op.inputs[2].present() ? Ptr(op.inputs[2]) : nullptr};
   }
 
   AttentionArgs Attention(const Op& op) {
@@ -287,7 +341,12 @@ class ArgsMaker {
     if (attrs.alibi_max_bias > 0) {
       slopes = Table(AlibiSlopes(attrs.n_heads, attrs.alibi_max_bias, attrs.alibi_factor));
     }
-    return {.kv = Kv(op.inputs[1]),
+    KvView kv = Kv(op.inputs[1]);
+    if (attrs.v_in_k > 0) {
+      kv.v_in_k = true;
+      kv.v_dim = static_cast<int32_t>(attrs.v_in_k);
+    }
+    return {.kv = kv,
             .q = Ptr(op.inputs[0]),
             .y = Ptr(op.outputs[0]),
             .n_heads = static_cast<int32_t>(attrs.n_heads),
@@ -295,6 +354,8 @@ class ArgsMaker {
             .scale = attrs.scale,
             .softcap = attrs.softcap,
             .slopes = slopes,
+            .sinks = op.inputs.size() > 5 ? Vector(op.inputs[5]) : nullptr,
+            .generated_only = attrs.generated_only,
             .exact = c_.exact};
   }
 

@@ -19,11 +19,11 @@
 
 namespace lucid {
 
-using KernelArgs =
-    std::variant<EmbedArgs, RmsNormArgs, LayerNormArgs, AddRmsNormArgs, LinearArgs, LinearGroupArgs,
-                 GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs, KvStoreArgs, AttentionArgs,
-                 AddArgs, ActivateArgs, ClampArgs, ScaleArgs, SoftcapArgs, GatherRowsArgs,
-                 RouteArgs, ExpertGluArgs, ExpertLinearArgs, MixExpertsArgs>;
+using KernelArgs = std::variant<EmbedArgs, RmsNormArgs, LayerNormArgs, AddRmsNormArgs, LinearArgs,
+                                LinearGroupArgs, GluArgs, GluLinearArgs, RopeArgs, NormRopeArgs,
+                                KvStoreArgs, AttentionArgs, AddArgs, ActivateArgs, ClampArgs,
+                                ScaleArgs, SoftcapArgs, GatherRowsArgs, RouteArgs, ExpertGluArgs,
+                                ExpertLinearArgs, MixExpertsArgs, MlaArgs, ConcatArgs, ByPhaseArgs>;
 
 struct BoundOp {
   KernelFn fn = nullptr;

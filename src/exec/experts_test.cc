@@ -191,6 +191,7 @@ struct Layer {
     names->insert(RunKernel<ExpertLinearArgs>(tables, KernelOp::kExpertLinear,
                                               {.w = matrices[2],
                                                .x = h.data(),
+                                               .x_stride = inner,
                                                .experts = experts.data(),
                                                .y = z.data(),
                                                .n_used = kUsed},

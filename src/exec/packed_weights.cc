@@ -49,6 +49,8 @@ std::vector<Value> OperandsOf(const Op& op) {
       return {op.inputs[2], op.inputs[4]};
     case OpKind::kExpertLinear:
       return {op.inputs[2]};
+    case OpKind::kHeadLinear:
+      return {op.inputs[1]};
     case OpKind::kLinearGroup: {
       std::vector<Value> matrices;
       for (size_t i = 1; i < op.inputs.size(); i += 2) matrices.push_back(op.inputs[i]);

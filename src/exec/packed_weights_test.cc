@@ -211,5 +211,83 @@ TEST_F(PackedWeightsTest, AModelWithoutPackedTypesHasNoImage) {
   EXPECT_EQ(packed[Value{0}], nullptr);
 }
 
+// A layer with experts, each kind of matrix in one tensor.
+void WriteExperts(const std::string& path) {
+  constexpr int64_t kExperts = 3, kDim = 64, kInner = 32;
+  const std::vector<TensorSpec> tensors = {
+      {"token_embd.weight", DType::kF32, {19, kDim}},
+      {"output_norm.weight", DType::kF32, {kDim}},
+      {"blk.0.attn_norm.weight", DType::kF32, {kDim}},
+      {"blk.0.attn_q.weight", DType::kF32, {kDim, kDim}},
+      {"blk.0.attn_k.weight", DType::kF32, {kDim, kDim}},
+      {"blk.0.attn_v.weight", DType::kF32, {kDim, kDim}},
+      {"blk.0.attn_output.weight", DType::kF32, {kDim, kDim}},
+      {"blk.0.ffn_norm.weight", DType::kF32, {kDim}},
+      {"blk.0.ffn_gate_inp.weight", DType::kF32, {kExperts, kDim}},
+      {"blk.0.ffn_gate_exps.weight", DType::kQ8_0, {kExperts, kInner, kDim}},
+      {"blk.0.ffn_up_exps.weight", DType::kQ8_0, {kExperts, kInner, kDim}},
+      {"blk.0.ffn_down_exps.weight", DType::kQ4_0, {kExperts, kDim, kInner}},
+  };
+  GgufWriter writer;
+  ASSERT_TRUE(writer.AddString("general.architecture", "llama"));
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, uint32_t>>{
+           {"llama.block_count", 1},
+           {"llama.embedding_length", kDim},
+           {"llama.feed_forward_length", kInner},
+           {"llama.attention.head_count", 2},
+           {"llama.context_length", 64},
+           {"llama.expert_count", kExperts},
+           {"llama.expert_used_count", 2}}) {
+    ASSERT_TRUE(writer.AddUint32(key, value));
+  }
+  ASSERT_TRUE(writer.AddFloat32("llama.attention.layer_norm_rms_epsilon", 1e-5f));
+  for (const TensorSpec& t : tensors) ASSERT_TRUE(writer.AddTensor(t.name, t.type, t.shape));
+  ASSERT_TRUE(writer.Begin(path));
+  std::mt19937 random(3);
+  for (const TensorSpec& t : tensors) {
+    int64_t values = 1;
+    for (const int64_t n : t.shape) values *= n;
+    std::vector<float> numbers(static_cast<size_t>(values));
+    for (float& v : numbers) v = static_cast<float>(random() % 2000) / 1000.0f - 1.0f;
+    std::vector<std::byte> bytes(static_cast<size_t>(RowBytes(t.type, values)));
+    Info(t.type).encode(numbers.data(), bytes.data(), values);
+    ASSERT_TRUE(writer.Write(bytes));
+  }
+  ASSERT_TRUE(writer.Finish());
+}
+
+TEST(PackedExperts, LieOneAfterTheOtherAndAreVerified) {
+  TempFolder folder;
+  const std::string path = folder.File("m.gguf");
+  const std::string file = folder.File("m.pack");
+  WriteExperts(path);
+  Loaded loaded(path);
+  const PackedWeights packed = loaded.Pack();
+  ASSERT_TRUE(packed.Write(file, [](size_t) { return true; }));
+  int stacks = 0;
+  for (const Value v : loaded.plan.Weights()) {
+    const Tensor& w = loaded.model.weights[v];
+    if (w.rank != 3) continue;
+    ++stacks;
+    ASSERT_NE(packed[v], nullptr);
+    Tensor one = w;
+    one.rank = 2;
+    one.shape = {w.shape[1], w.shape[2]};
+    std::vector<float> got(static_cast<size_t>(w.cols()));
+    std::vector<float> want(got.size());
+    for (int64_t row = 0; row < w.rows(); ++row) {
+      const int64_t expert = row / w.shape[1];
+      DecodePackedRow(w.dtype, packed[v] + expert * PackedBytes(one), w.cols(), row % w.shape[1],
+                      got.data());
+      Info(w.dtype).decode(w.row(row), want.data(), w.cols());
+      EXPECT_EQ(got, want) << loaded.plan.Info(v).name << " row " << row;
+    }
+  }
+  EXPECT_EQ(stacks, 3);
+  const Result<PackedWeights> mapped = loaded.Open(file);
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  EXPECT_TRUE(mapped->Verify(loaded.plan, loaded.model, loaded.pool));
+}
+
 }  // namespace
 }  // namespace lucid

@@ -79,6 +79,18 @@ std::vector<Case> Cases(const std::vector<std::string>& only = {}) {
       {"gguf/models/qwen2.gguf", "models/qwen2/reference"},
       {"models/mixtral", "models/mixtral/reference"},
       {"gguf/models/mixtral.gguf", "models/mixtral/reference"},
+      {"models/qwen2_moe", "models/qwen2_moe/reference"},
+      {"models/qwen3_moe", "models/qwen3_moe/reference"},
+      {"models/olmoe", "models/olmoe/reference"},
+      {"models/granitemoe", "models/granitemoe/reference"},
+      {"models/glm4_moe", "models/glm4_moe/reference"},
+      {"models/gpt_oss", "models/gpt_oss/reference"},
+      {"models/gpt_oss_mxfp4", "models/gpt_oss_mxfp4/reference"},
+      {"models/deepseek_v2_lite", "models/deepseek_v2_lite/reference"},
+      {"models/deepseek_v2", "models/deepseek_v2/reference"},
+      {"models/deepseek_v3", "models/deepseek_v3/reference"},
+      {"models/deepseek_v3_noqlora", "models/deepseek_v3_noqlora/reference"},
+      {"gguf/models/olmoe.gguf", "models/olmoe/reference"},
       {"trained/stories_llama", "trained/stories_llama/reference"},
       {"trained/stories_draft", "trained/stories_draft/reference"},
   };
@@ -401,6 +413,7 @@ TEST_P(CacheTypes, GiveTheSameBitsForAnyChunkingAndThreadCount) {
 // The weights are random, so attention is sharp and errors of keys weigh more than in a trained
 // model.
 TEST_P(Fixture, CacheTypesAreAsNearAsTheirBitsAllow) {
+  if (model_->config.moe.n_experts > 0) GTEST_SKIP() << "a little noise chooses other experts";
   numerics_ = Numerics::kFloat;  // else prompts may meet a cache of 16 bits in bfloat16
   const std::vector<int32_t> ids = LongPrompt(100);
   StartRunner(2, true, KvType::kF32);
@@ -431,8 +444,12 @@ TEST_P(Fixture, KeyRotationsAreThoseOfThePlan) {
     const std::vector<KeyRotation> rotations = KeyRotations(plan, model_->weights);
     ASSERT_EQ(rotations.size(), model_->plan.kv_layers.size());
     for (size_t i = 0; i < rotations.size(); ++i) {
+      if (model_->config.mla.kv_lora > 0) {
+        EXPECT_TRUE(rotations[i].inv_freq.empty()) << "no policy moves latent keys";
+        continue;
+      }
       EXPECT_EQ(static_cast<int64_t>(rotations[i].inv_freq.size()),
-                model_->plan.kv_layers[i].k_dim / 2);
+                model_->config.layers[i].rope.rotary_dim / 2);
       float first = 1.0f;  // divided by the factor of linear scaling
       if (GetParam().model.ends_with("_linear")) first = 0.25f;
       if (GetParam().model.ends_with("_scaled") && model_->plan.kv_layers[i].window == 0) {
@@ -443,6 +460,84 @@ TEST_P(Fixture, KeyRotationsAreThoseOfThePlan) {
   }
 }
 
+// Models with latent attention.
+class Latent : public Fixture {
+ protected:
+  // Logits of every token; those from `first_generated` on are generated, one a step.
+  std::vector<float> Logits(std::span<const int32_t> ids, size_t first_generated) {
+    std::vector<float> logits;
+    const auto keep = [&] {
+      for (int64_t i = 0; i < n_outputs_; ++i) {
+        logits.insert(logits.end(), runner_->Logits(i).begin(), runner_->Logits(i).end());
+      }
+    };
+    if (first_generated > 0) {
+      Run(ids.first(first_generated), 0, /*all=*/true);
+      n_outputs_ = static_cast<int64_t>(first_generated);
+      keep();
+    }
+    n_outputs_ = 1;
+    for (size_t i = first_generated; i < ids.size(); ++i) {
+      Batch batch = NewBatch();
+      AddSequence(batch, 0);
+      batch.AddToken(ids[i], static_cast<int64_t>(i), Phase::kGenerated, true);
+      runner_->Run(batch);
+      keep();
+    }
+    return logits;
+  }
+  int64_t n_outputs_ = 0;
+};
+
+TEST_P(Latent, ExpandedAndAbsorbedFormsAgree) {
+  StartExact();
+  const std::vector<int32_t> ids = prompts_[1].ids;
+  const std::vector<float> expanded = Logits(ids, ids.size());
+  for (const size_t first : {size_t{0}, ids.size() / 2}) {
+    ExpectClose(Logits(ids, first), expanded, 2e-4f, "from " + std::to_string(first));
+  }
+}
+
+// A step with given and generated tokens of several sequences, and the same tokens in steps of
+// their own.
+TEST_P(Latent, TheSameBitsInAStepOfBothForms) {
+  for (const KvType type : {KvType::kF16, KvType::kInt8}) {
+    StartRunner(2, true, type);
+    const std::vector<int32_t> ids = LongPrompt(60);
+    const std::vector<float> want = Logits(ids, 40);
+    StartRunner(3, true, type);
+    Run(std::span(ids).first(17), 0, false);
+    Batch batch = NewBatch();
+    AddSequence(batch, 1);
+    for (size_t i = 0; i < 9; ++i) {
+      batch.AddToken(ids[i + 3], static_cast<int64_t>(i), Phase::kPrompt, false);
+    }
+    AddSequence(batch, 0);
+    for (size_t i = 17; i < ids.size(); ++i) {
+      batch.AddToken(ids[i], static_cast<int64_t>(i), i < 40 ? Phase::kPrompt : Phase::kGenerated,
+                     true);
+    }
+    runner_->Run(batch);
+    const size_t vocab = want.size() / ids.size();
+    for (size_t i = 17; i < ids.size(); ++i) {
+      const std::span<const float> got = runner_->Logits(static_cast<int64_t>(i) - 17);
+      EXPECT_TRUE(
+          std::equal(got.begin(), got.end(), want.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
+          << Name(type) << " token " << i;
+    }
+  }
+}
+
+TEST_P(Latent, TheCacheKeepsLatentVectorsOnly) {
+  const MlaConfig& mla = model_->config.mla;
+  StartRunner(2, true, KvType::kBF16);
+  EXPECT_EQ(runner_->kv().layout().BytesPerToken(),
+            model_->config.n_layers * 2 * (mla.kv_lora + mla.rope));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Latent, testing::ValuesIn(Cases({"models/deepseek_v2_lite", "models/deepseek_v3"})),
+    [](const testing::TestParamInfo<Case>& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(Models, Fixture, testing::ValuesIn(Cases()),
                          [](const testing::TestParamInfo<Case>& test) { return test.param.name; });
 // Longer runs, with one model whose layers are alike and one with windows.

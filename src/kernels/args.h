@@ -160,15 +160,16 @@ struct GluLinearArgs {
   Activation act = Activation::kSilu;
 };
 
-// Rotates the first `rotary_dim` values of every head of x[T, n_heads, head_dim] in place of x or
-// into y, by the angles positions[t] * inv_freq[i]; cos and sin are multiplied by `attn_factor`
-// (YaRN).
+// Rotates `rotary_dim` values from `first` on of every head of x[T, n_heads, head_dim] in place of
+// x or into y, by the angles positions[t] * inv_freq[i]; cos and sin are multiplied by
+// `attn_factor` (YaRN).
 struct RopeArgs {
   const float* x = nullptr;
   float* y = nullptr;
   const float* inv_freq = nullptr;  // [rotary_dim / 2], scaling already applied
   int64_t n_heads = 0;
   int64_t head_dim = 0;
+  int64_t first = 0;
   int64_t rotary_dim = 0;
   float attn_factor = 1.0f;
   RopeStyle style = RopeStyle::kHalfSplit;
@@ -180,7 +181,8 @@ struct NormRopeArgs {
   RopeArgs rope;     // x unused
 };
 
-// Writes k[T, n_heads, k_dim] and v[T, n_heads, v_dim] to each token's place.
+// Writes k[T, n_heads, k_dim] and v[T, n_heads, v_dim] to each token's place; v is absent where
+// v_dim is 0.
 struct KvStoreArgs {
   KvView kv;
   const float* k = nullptr;
@@ -204,10 +206,19 @@ struct AttentionArgs {
   float softcap = 0;  // 0: none; else scores = softcap * tanh(scores / softcap)
   // [n_heads], or nullptr: ALiBi adds slopes[h] * (key's place - p) to the scores.
   const float* slopes = nullptr;
+  // [n_heads]: a score that joins each head's softmax and has no value (Xiao et al. 2023, arXiv
+  // 2309.17453; as learned by GPT-OSS); or nullptr.
+  const float* sinks = nullptr;
+  bool generated_only = false;  // rows of given tokens are left as they are
   // Prompts in float32 as well: else they may be computed on bfloat16 pairs, unless the cache is
   // float32.
   bool exact = false;
 };
+
+// Whether the model made token t; the rest was given.
+static inline bool IsGenerated(const StepView& step, int64_t t) {
+  return step.phases != nullptr && step.phases[t] == Phase::kGenerated;
+}
 
 // The n_used experts of every token, ids ascending, and their weights, from logits[T, n_experts]:
 // RoutingRule (tensor/op_enums.h). Of equal scores the lower id is chosen; a score that is no
@@ -250,9 +261,11 @@ struct ExpertGluArgs {
 struct ExpertLinearArgs {
   ExpertMatrix w;
   const float* x = nullptr;
-  const float* experts = nullptr;  // [T, n_used]
+  int64_t x_stride = 0;            // from row to row of x, n_in at least
+  const float* experts = nullptr;  // [T, n_used]; nullptr: row i of every token goes to matrix i
   float* y = nullptr;
   int64_t n_used = 0;
+  bool generated_only = false;  // rows of given tokens are left as they are
 };
 
 // y[T, dim] = sum over i of weights[t, i] * x[t, i, :], i ascending.
@@ -261,6 +274,47 @@ struct MixExpertsArgs {
   const float* weights = nullptr;  // [T, n_used]
   float* y = nullptr;
   int64_t n_used = 0;
+  int64_t dim = 0;
+};
+
+// Attention of the given tokens over a latent cache, which keeps for each place a latent vector of
+// all heads and a rotated part (DeepSeek-V2, arXiv 2405.04434): with latent c and rotated part r of
+// a place, head h has the key [W_k[h]^T c, r] and the value W_v[h] c. Rows of generated tokens are
+// left as they are.
+struct MlaArgs {
+  KvView kv;                 // one head, k_dim = lora + rope, v_dim = 0
+  const float* q = nullptr;  // [T, n_heads, nope + rope]
+  ExpertMatrix w_k;          // of every head [lora, nope]
+  ExpertMatrix w_v;          // of every head [v_dim, lora]
+  float* y = nullptr;        // [T, n_heads, v_dim]
+  int64_t n_heads = 0;
+  int64_t nope = 0;
+  int64_t rope = 0;
+  float scale = 0;
+
+  int64_t lora() const { return w_k.w.shape[0]; }
+  int64_t v_dim() const { return w_v.w.shape[0]; }
+};
+
+// y[row] = [a[row], the last b_dim of the b_stride values of b[row]] for `parts` rows of every
+// token.
+struct ConcatArgs {
+  const float* a = nullptr;  // [T, parts, a_dim]
+  const float* b = nullptr;  // [T, parts, b_stride]
+  float* y = nullptr;        // [T, parts, a_dim + b_dim]
+  int64_t parts = 1;
+  int64_t a_dim = 0;
+  int64_t b_stride = 0;
+  int64_t b_dim = 0;
+  bool generated_only = false;  // rows of given tokens are left as they are
+};
+
+// y[T, dim]: of each token the row of `prompt` if it was given, of `generated` if the model made
+// it.
+struct ByPhaseArgs {
+  const float* prompt = nullptr;
+  const float* generated = nullptr;
+  float* y = nullptr;
   int64_t dim = 0;
 };
 

@@ -84,7 +84,7 @@ TEST(Rope, MatchesTheReferenceAtShortAndLongPositions) {
       const auto x = RandomFloats(positions.size() * 3 * static_cast<size_t>(head_dim), 4);
       const auto weight = RandomFloats(static_cast<size_t>(head_dim), 5);
       const auto rope = [&](float* y) {
-        return RopeArgs{x.data(), y, inv_freq.data(), 3, head_dim, rotary_dim, 1.25f, style};
+        return RopeArgs{x.data(), y, inv_freq.data(), 3, head_dim, 0, rotary_dim, 1.25f, style};
       };
       CompareWithReference(KernelOp::kRope, step, x.size(), 1e-6, 2e-6, rope);
       CompareWithReference(KernelOp::kNormRope, step, x.size(), 1e-6, 4e-6, [&](float* y) {
@@ -239,7 +239,7 @@ TEST(Fixtures, CosinesAndSinesEqualThem) {
       std::vector<float> y(x.size());
       const auto dim = static_cast<int64_t>(2 * half);
       const RopeArgs args{
-          x.data(), y.data(), inv_freq.data(), 1, dim, dim, c["attention_factor"].get<float>()};
+          x.data(), y.data(), inv_freq.data(), 1, dim, 0, dim, c["attention_factor"].get<float>()};
       RunAs(KernelOf(isa, KernelOp::kRope, &args), &args, step, 2);
       for (size_t p = 0; p < positions.size(); ++p) {
         const double limit = 1e-6 + 6e-7 * positions[p];
@@ -285,6 +285,7 @@ TEST(Fixtures, RotatedHeadsEqualThem) {
                             inv_freq.data(),
                             1,
                             head_dim,
+                            0,
                             row.rotary_dim,
                             1.0f,
                             row.style};

@@ -41,6 +41,11 @@ static inline KvArray KeysOf(const KvView& kv, const KvPages& pages) {
 }
 
 static inline KvArray ValuesOf(const KvView& kv, const KvPages& pages) {
+  if (kv.v_in_k) {
+    KvArray values = KeysOf(kv, pages);
+    values.dim = kv.v_dim;
+    return values;
+  }
   return {.data = pages.data + pages.v_offset,
           .page_bytes = pages.page_bytes,
           .head_bytes = KvHeadBytes(pages.v_type, false, kv.v_dim, kv.block_size),

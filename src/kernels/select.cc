@@ -89,6 +89,12 @@ std::string_view Name(KernelOp op) {
       return "expert_linear";
     case KernelOp::kMixExperts:
       return "mix_experts";
+    case KernelOp::kConcat:
+      return "concat";
+    case KernelOp::kMlaAttention:
+      return "mla_attention";
+    case KernelOp::kByPhase:
+      return "by_phase";
   }
   return "unknown";
 }

@@ -40,6 +40,9 @@ enum class KernelOp : int8_t {
   kExpertGlu,
   kExpertLinear,
   kMixExperts,
+  kConcat,
+  kMlaAttention,
+  kByPhase,
 };
 std::string_view Name(KernelOp op);
 

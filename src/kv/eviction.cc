@@ -92,6 +92,13 @@ Status CheckEviction(const EvictionOptions& options, const KvLayout& layout) {
                "tokens long), not {}",
                Name(options.policy), least, kv.block_size, options.budget);
   }
+  if (std::ranges::any_of(layout.layers(), [](const KvSpec& spec) { return spec.v_dim == 0; })) {
+    return Err(
+        ErrorCode::kInvalidArgument,
+        "the cache policy {} cannot drop tokens of the latent cache of this model; choose the "
+        "policy full",
+        Name(options.policy));
+  }
   if (!IsRowType(kv.k_type) || !IsRowType(kv.v_type)) {
     return Err(ErrorCode::kInvalidArgument,
                "the cache policy {} cannot drop single tokens of a {} cache; choose another cache "

@@ -566,6 +566,10 @@ TEST(EvictorTest, SaysWhyItCannotHelp) {
   const KvLayout windows =
       KvLayout::Make(std::span(kLayers).subspan(1, 1), {.block_size = 16}).value();
   EXPECT_THAT(refusal({KvPolicy::kWindowSink, 100}, windows), HasSubstr("sliding"));
+  const KvSpec latent = {.heads = 1, .k_dim = 48, .v_dim = 0};
+  EXPECT_THAT(refusal({KvPolicy::kH2o, 100},
+                      KvLayout::Make(std::span(&latent, 1), {.block_size = 16}).value()),
+              HasSubstr("latent"));
 }
 
 }  // namespace

@@ -23,10 +23,31 @@ using testing::HasSubstr;
 // A config small enough to read in a golden file, with every feature the architecture can have by
 // default.
 nlohmann::ordered_json SmallConfig() {
-  return {{"hidden_size", 64},          {"intermediate_size", 96},        {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},   {"num_key_value_heads", 2},       {"head_dim", 16},
-          {"vocab_size", 100},          {"max_position_embeddings", 128}, {"sliding_window", 32},
-          {"sliding_window_pattern", 2}};
+  return {{"hidden_size", 64},
+          {"intermediate_size", 96},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"vocab_size", 100},
+          {"max_position_embeddings", 128},
+          {"sliding_window", 32},
+          {"sliding_window_pattern", 2},
+          {"num_experts", 4},
+          {"num_local_experts", 4},
+          {"n_routed_experts", 4},
+          {"num_experts_per_tok", 2},
+          {"moe_intermediate_size", 24},
+          {"n_shared_experts", 1},
+          {"n_group", 2},
+          {"topk_group", 1},
+          {"first_k_dense_replace", 1},
+          {"kv_lora_rank", 32},
+          {"q_lora_rank", 24},
+          {"qk_nope_head_dim", 24},
+          {"qk_rope_head_dim", 16},
+          {"v_head_dim", 20},
+          {"shared_expert_intermediate_size", 40}};
 }
 
 std::string ReadFile(const std::string& path) {
@@ -92,8 +113,18 @@ TEST_P(ArchTest, NumbersOutOfRangeAreNamed) {
   EXPECT_THAT(message("num_hidden_layers", 0), HasSubstr("number of layers is 0"));
   EXPECT_THAT(message("num_hidden_layers", 1000000000),
               HasSubstr("number of layers is 1000000000"));
-  EXPECT_THAT(message("num_attention_heads", 3), HasSubstr("3 heads cannot share 2 KV heads"));
-  EXPECT_THAT(message("head_dim", -16), HasSubstr("head_dim is -16"));
+  EXPECT_THAT(message("vocab_size", 0), HasSubstr("vocabulary size is 0"));
+  const ModelConfig small = *GetParam()->from_hf(SmallConfig());
+  if (small.mla.kv_lora > 0) {
+    EXPECT_THAT(message("kv_lora_rank", -1), HasSubstr("kv_lora_rank is -1"));
+    EXPECT_THAT(message("v_head_dim", 0), HasSubstr("v_head_dim is 0"));
+  } else {
+    EXPECT_THAT(message("num_attention_heads", 3), HasSubstr("3 heads cannot share 2 KV heads"));
+    EXPECT_THAT(message("head_dim", -16), HasSubstr("head_dim is -16"));
+  }
+  if (small.moe.n_experts > 0) {
+    EXPECT_THAT(message("num_experts_per_tok", 5), HasSubstr("number of experts of a token is 5"));
+  }
   EXPECT_THAT(message("vocab_size", int64_t{1} << 40), HasSubstr("vocabulary size"));
 }
 
@@ -104,14 +135,18 @@ INSTANTIATE_TEST_SUITE_P(Registry, ArchTest,
 TEST(RegistryTest, UnknownArchitecturesAreNamedWithTheKnownOnes) {
   const auto found = FindArchByGguf("mamba");
   ASSERT_FALSE(found.has_value());
-  EXPECT_EQ(found.error().message,
-            "architecture 'mamba' is not supported; this build runs llama, qwen2, gemma3");
+  EXPECT_EQ(
+      found.error().message,
+      "architecture 'mamba' is not supported; this build runs llama, qwen2, gemma3, qwen2moe, "
+      "qwen3moe, olmoe, granitemoe, glm4moe, gpt-oss, deepseek2");
 }
 
 TEST(LoadTest, AllSpellingsOfAConfigGiveOneModel) {
   const std::string fixtures = std::string(LUCID_SHARED_DIR) + "/fixtures/models/";
   for (const char* name :
-       {"llama_mha_tied", "llama3_gqa", "llama_biases", "qwen2", "gemma3_text"}) {
+       {"llama_mha_tied", "llama3_gqa", "llama_biases", "qwen2", "gemma3_text", "mixtral",
+        "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "glm4_moe", "gpt_oss", "gpt_oss_mxfp4",
+        "deepseek_v2_lite", "deepseek_v2", "deepseek_v3", "deepseek_v3_noqlora"}) {
     if (!std::ifstream(fixtures + name + "/config.json"))
       GTEST_SKIP() << "no fixtures at " << fixtures;
     std::vector<std::string> dumps;

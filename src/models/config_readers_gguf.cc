@@ -109,7 +109,8 @@ ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle styl
   c.n_heads = h.Int("attention.head_count");
   c.n_kv_heads = h.IntOr("attention.head_count_kv", c.n_heads);
   c.head_dim = h.IntOr("attention.key_length", c.n_heads > 0 ? c.dim / c.n_heads : 0);
-  if (h.IntOr("attention.value_length", c.head_dim) != c.head_dim) {
+  const bool latent = h.Has("attention.kv_lora_rank");
+  if (!latent && h.IntOr("attention.value_length", c.head_dim) != c.head_dim) {
     h.Fail({ErrorCode::kUnsupported, "attention.key_length and attention.value_length differ"});
   }
   c.context_length = h.Int("context_length");

@@ -30,8 +30,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
 }
 
 Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  const bool experts = c.layers[static_cast<size_t>(layer)].experts;
-  return parts::PreNormBlock(b, c, layer, x, experts ? parts::MoeFfn : parts::GatedFfn);
+  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
-// Mixtral (Jiang et al. 2024, arXiv 2401.04088): a Llama block whose feed-forward half is eight
-// experts, two for every token. GGUF files call it llama (llama.cc).
-#include <array>
-
+// Mixtral (Jiang et al. 2024, arXiv 2401.04088): a Llama block whose feed-forward half is a mixture
+// of experts, two for every token. GGUF files call it llama (llama.cc).
 #include "models/arch.h"
 #include "models/config_readers.h"
 #include "models/moe.h"
@@ -17,23 +15,23 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .num_key_value_heads = 8,
                                 .max_position_embeddings = 131072,
                                 .norm_eps = 1e-5});
-  c.moe.n_experts = h.Int("num_local_experts", 8);
-  c.moe.expert_dim = c.ffn_dim;
-  c.moe.rule = {.n_used = ToInt32(h.Int("num_experts_per_tok", 2)),
-                .score = RouteScore::kSoftmax,
-                .normalise = true};
-  c.moe.glu.act = c.act;
   SetLayers(c, ReadHfRope(h, c, {.theta = 1000000.0}), h.Int("sliding_window", 0));
-  for (LayerConfig& layer : c.layers) layer.experts = true;
+  ReadHfExperts(h,
+                {.n_experts = "num_local_experts",
+                 .n_experts_absent = 8,
+                 .dim = "intermediate_size",
+                 .dim_absent = c.ffn_dim,
+                 .n_used_absent = 2},
+                {.score = RouteScore::kSoftmax, .normalise = true}, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
 
 Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::MoeFfn);
+  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
 }
 
-constexpr std::array kExperts = {
+constexpr std::array kHfNames = {
     NameRule{"blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.gate.weight"},
     NameRule{"blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.{}.w1.weight"},
     NameRule{"blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
@@ -47,7 +45,7 @@ extern const ArchSpec kMixtral = {
     .gguf = "",
     .hf = {"MixtralForCausalLM"},
     .from_hf = FromHf,
-    .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kExperts},
+    .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

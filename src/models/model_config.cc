@@ -81,6 +81,24 @@ Status CheckExperts(const MoeConfig& moe) {
   return {};
 }
 
+Status CheckLatent(const MlaConfig& mla) {
+  constexpr int64_t kMax = 1 << 16;
+  const Limit limits[] = {{"kv_lora_rank", mla.kv_lora, kMax},
+                          {"qk_nope_head_dim", mla.nope, kMax},
+                          {"qk_rope_head_dim", mla.rope, kMax},
+                          {"v_head_dim", mla.v_dim, kMax}};
+  for (const Limit& limit : limits) {
+    if (limit.value <= 0 || limit.value > limit.max) {
+      return Err(ErrorCode::kInvalidFile, "{} is {}, must be 1 to {}", limit.name, limit.value,
+                 limit.max);
+    }
+  }
+  if (mla.q_lora < 0 || mla.q_lora > kMax) {
+    return Err(ErrorCode::kInvalidFile, "q_lora_rank is {}, must be 0 to {}", mla.q_lora, kMax);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ValidateConfig(const ModelConfig& c) {
@@ -135,6 +153,7 @@ Status ValidateConfig(const ModelConfig& c) {
     if (layer.use_rope) LUCID_RETURN_IF_ERROR(CheckRope(layer.rope, c.head_dim, i));
   }
   if (experts) LUCID_RETURN_IF_ERROR(CheckExperts(c.moe));
+  if (c.mla.kv_lora != 0) LUCID_RETURN_IF_ERROR(CheckLatent(c.mla));
   return {};
 }
 

@@ -34,6 +34,16 @@ enum class QkNorm : int8_t {
   kWholeRow,  // all heads together
 };
 
+// Latent attention (models/mla.h); kv_lora == 0 where the model has none.
+struct MlaConfig {
+  int64_t q_lora = 0;   // width of q's factor; 0: q is one product
+  int64_t kv_lora = 0;  // width of the latent vectors
+  int64_t nope = 0;     // of a head: the part of q and k that is not rotated, ...
+  int64_t rope = 0;     // the rotated part, ...
+  int64_t v_dim = 0;    // and the value
+  double norm_eps = 0;  // of the norms of both factors
+};
+
 struct LayerConfig {
   int64_t window = 0;    // sliding window of this layer; 0: none
   bool use_rope = true;  // some layers know no positions (NoPE)
@@ -77,7 +87,9 @@ struct ModelConfig {
   bool parallel_block = false;     // attention and FFN read the same residual stream
   bool shared_norm = false;        // a parallel block has one norm for both
   bool rope_freq_factors = false;  // the file brings divisors of the rope frequencies
+  bool attn_sinks = false;         // every head has a score without a value
   MoeConfig moe;
+  MlaConfig mla;
   std::vector<LayerConfig> layers;  // n_layers of them
 };
 

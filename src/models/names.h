@@ -16,6 +16,7 @@ enum class Transform : int8_t {
   kNone,
   kAddOne,     // the weight is (1 + stored): norms of Gemma and Nemotron in Hugging Face files
   kTranspose,  // stored as [n_in, n_out]: GPT-2's Conv1D
+  kMxfp4,      // <tensor>_blocks and <tensor>_scales, as GPT-OSS publishes its experts
   kFlatten,    // stored with more dimensions, read as one row of values: norms per head of Cohere
 };
 
@@ -33,6 +34,15 @@ enum class Rows : int8_t {
   // [gate; up].
   kFirstHalf,
   kSecondHalf,
+  // Gate and up in turns (of stacks only).
+  kEven,
+  kOdd,
+  // [latent; rotated key part] of latent attention, ...
+  kLatent,
+  kRotated,
+  // ... and of every head [rows of its keys; rows of its values] (of stacks only, keys transposed).
+  kHeadKeys,
+  kHeadValues,
 };
 
 // A slot and the tensor that fills it. "{}" stands for the layer number in both. Of several rules
@@ -91,6 +101,18 @@ inline constexpr std::array kFusedGateUp = {
     NameRule{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj.weight"},
 };
 
+// Experts, each with matrices of its own, and the one of all tokens.
+inline constexpr std::array kExperts = {
+    NameRule{"blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate.weight"},
+    NameRule{"blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"},
+    NameRule{"blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    NameRule{"blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+    NameRule{"blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+    NameRule{"blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
+    NameRule{"blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj.weight"},
+    NameRule{"blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj.weight"},
+};
+
 // GGUF files whose q, k and v are one tensor, or whose gate and up are. Slots of other names are
 // the tensor <slot>.weight, or <slot> where it ends in .bias.
 inline constexpr std::array kGguf = {
@@ -102,6 +124,12 @@ inline constexpr std::array kGguf = {
     NameRule{"blk.{}.attn_v.bias", "blk.{}.attn_qkv.bias", Transform::kNone, Rows::kV},
     NameRule{"blk.{}.ffn_gate", "blk.{}.ffn_up.weight", Transform::kNone, Rows::kFirstHalf},
     NameRule{"blk.{}.ffn_up", "blk.{}.ffn_up.weight", Transform::kNone, Rows::kSecondHalf},
+    NameRule{"blk.{}.ffn_norm", "blk.{}.post_attention_norm.weight"},
+    NameRule{"blk.{}.ffn_gate_inp_shexp", "blk.{}.ffn_gate_inp_shexp.weight", Transform::kFlatten},
+    NameRule{"blk.{}.attn_kv_a", "blk.{}.attn_kv_a_mqa.weight", Transform::kNone, Rows::kLatent},
+    NameRule{"blk.{}.attn_k_pe", "blk.{}.attn_kv_a_mqa.weight", Transform::kNone, Rows::kRotated},
+    NameRule{"blk.{}.attn_k_b", "blk.{}.attn_kv_b.weight", Transform::kNone, Rows::kHeadKeys},
+    NameRule{"blk.{}.attn_v_b", "blk.{}.attn_kv_b.weight", Transform::kNone, Rows::kHeadValues},
     NameRule{"blk.{}.attn_q_norm", "blk.{}.attn_q_norm.weight", Transform::kFlatten},
     NameRule{"blk.{}.attn_k_norm", "blk.{}.attn_k_norm.weight", Transform::kFlatten},
 };

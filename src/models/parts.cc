@@ -93,7 +93,8 @@ Value Attention(Builder& b, const ModelConfig& c, int layer, Value h) {
                                .window = l.window,
                                .softcap = c.attn_softcap,
                                .alibi_max_bias = c.alibi_max_bias,
-                               .alibi_factor = c.alibi_factor});
+                               .alibi_factor = c.alibi_factor,
+                               .sinks = c.attn_sinks ? w.Vec("attn_sinks", c.n_heads) : Value{}});
   return b.Linear(a, w.Mat("attn_output", c.dim, q_out),
                   OptionalBias(w, c.attn_out_bias, "attn_output", c.dim));
 }

@@ -9,10 +9,20 @@ extern const ArchSpec kLlama;
 extern const ArchSpec kQwen2;
 extern const ArchSpec kGemma3;
 extern const ArchSpec kMixtral;
+extern const ArchSpec kQwen2Moe;
+extern const ArchSpec kQwen3Moe;
+extern const ArchSpec kOlmoe;
+extern const ArchSpec kGraniteMoe;
+extern const ArchSpec kGlm4Moe;
+extern const ArchSpec kGptOss;
+extern const ArchSpec kDeepseek2;
+extern const ArchSpec kDeepseek3;
 
 namespace {
 
-constexpr std::array kArchs = {&kLlama, &kQwen2, &kGemma3, &kMixtral};
+constexpr std::array kArchs = {&kLlama,    &kQwen2,    &kGemma3,    &kMixtral,
+                               &kQwen2Moe, &kQwen3Moe, &kOlmoe,     &kGraniteMoe,
+                               &kGlm4Moe,  &kGptOss,   &kDeepseek2, &kDeepseek3};
 
 }  // namespace
 

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "models/weight_stacks.h"
 
 namespace lucid {
 namespace {
@@ -82,6 +86,15 @@ RowGroups GroupsOf(Rows rows, const ModelConfig& c, int64_t slot_rows) {
       return {1, 2 * slot_rows, 0, slot_rows};
     case Rows::kSecondHalf:
       return {1, 2 * slot_rows, slot_rows, slot_rows};
+    case Rows::kLatent:
+      return {1, slot_rows + c.mla.rope, 0, slot_rows};
+    case Rows::kRotated:
+      return {1, c.mla.kv_lora + slot_rows, c.mla.kv_lora, slot_rows};
+    case Rows::kEven:
+    case Rows::kOdd:
+    case Rows::kHeadKeys:
+    case Rows::kHeadValues:
+      break;  // of stacks only: weight_stacks.cc
   }
   return {};
 }
@@ -95,7 +108,10 @@ std::vector<int64_t> StoredShape(const Source& source, const RowGroups& groups, 
 }
 
 bool ShapeFits(const Tensor& tensor, const Source& source, const std::vector<int64_t>& shape) {
-  if (source.transform == Transform::kFlatten) return tensor.elements() == shape[0];
+  if (source.transform == Transform::kFlatten) {
+    return tensor.elements() ==
+           std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  }
   return tensor.rank == std::ssize(shape) &&
          std::equal(shape.begin(), shape.end(), tensor.shape.begin());
 }
@@ -210,52 +226,24 @@ tl::unexpected<Error> Misfit(const std::string& name, const Tensor& stored,
              ShapeText(is), ShapeText(wanted));
 }
 
-// The matrices of a stack [n, n_out, n_in] that the file keeps one by one: `pattern` with "{}" for
-// the number.
-Result<Filled> FillStack(const Checkpoint& checkpoint, const std::string& pattern,
-                         const Shape& slot) {
-  Filled filled;
-  const size_t at = pattern.find("{}");
-  const std::vector<int64_t> shape{slot[1].size, slot[2].size};
-  for (int64_t i = 0; i < slot[0].size; ++i) {
-    std::string name = pattern;
-    name.replace(at, 2, std::to_string(i));
-    const TensorEntry* entry = checkpoint.Find(name);
-    if (entry == nullptr) return Err(ErrorCode::kInvalidFile, "tensor {} is missing", name);
-    const Tensor& tensor = entry->tensor;
-    if (!ShapeFits(tensor, {}, shape)) return Misfit(name, tensor, shape);
-    LUCID_RETURN_IF_ERROR(CheckType(tensor, name));
-    if (i > 0 && tensor.dtype != filled.tensor.dtype) {
-      return Err(ErrorCode::kUnsupported, "tensor {} has type {}, others of its stack have {}",
-                 name, Name(tensor.dtype), Name(filled.tensor.dtype));
-    }
-    if (!IsAligned(tensor)) {
-      return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes", name,
-                 ElementAlignment(tensor.dtype));
-    }
-    if (i == 0) filled.tensor = tensor;
-    filled.parts.push_back(tensor.data);
-  }
-  filled.tensor.rank = 3;
-  filled.tensor.shape = {slot[0].size, slot[1].size, slot[2].size};
-  return filled;
-}
-
 Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
                         const ValueInfo& slot) {
   if (slot.shape.rank == 1 || slot.name.ends_with(".bias")) {
     return FillFloats(stored, source, groups, slot.shape);
   }
-  if (slot.shape.rank == 2) return FillMatrix(stored, source, groups);
-  // The matrices of a stack in one tensor.
-  if (!IsAligned(stored)) {
-    return Err(ErrorCode::kUnsupported, "tensor {} does not lie on a multiple of {} bytes",
-               source.tensor, ElementAlignment(stored.dtype));
-  }
-  Filled filled{stored, std::nullopt, {}};
-  const int64_t bytes = stored.shape[1] * stored.row_bytes();
-  for (int64_t i = 0; i < stored.shape[0]; ++i) filled.parts.push_back(stored.data + i * bytes);
-  return filled;
+  return FillMatrix(stored, source, groups);
+}
+
+// Matrices and biases of experts, matrices of heads; nothing if the file lacks the source.
+Result<std::optional<Filled>> FillStack(const Source& source, const Shape& slot,
+                                        const ModelConfig& config, const Checkpoint& checkpoint) {
+  LUCID_ASSIGN_OR_RETURN(
+      std::optional<Stack> stack,
+      slot.rank == 3
+          ? FindStack(slot, source.tensor, source.transform, source.rows, config, checkpoint)
+          : FindStackBias(slot, source.tensor, source.rows, config, checkpoint));
+  if (!stack) return std::nullopt;
+  return Filled{stack->tensor, std::move(stack->owned), std::move(stack->parts)};
 }
 
 // The first source of a slot that the file has in the shape wanted. If there is none, the error
@@ -269,8 +257,11 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
   }
   std::optional<tl::unexpected<Error>> misfit;
   for (const Source& source : sources) {
-    if (slot.shape.rank == 3 && source.tensor.find("{}") != std::string::npos) {
-      return FillStack(checkpoint, source.tensor, slot.shape);
+    if (slot.shape.rank == 3 || (slot.shape.rank == 2 && slot.name.ends_with(".bias"))) {
+      LUCID_ASSIGN_OR_RETURN(std::optional<Filled> stack,
+                             FillStack(source, slot.shape, config, checkpoint));
+      if (!stack) continue;
+      return *std::move(stack);
     }
     const TensorEntry* entry = checkpoint.Find(source.tensor);
     if (entry == nullptr) continue;

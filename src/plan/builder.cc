@@ -140,6 +140,13 @@ Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_
               where);
 }
 
+Value Builder::RopePart(Value x, int64_t head_dim, int64_t first, const RopeSpec& spec,
+                        Value freq_factors, Where where) {
+  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope",
+              {x, Plan::Batch(BatchInput::kPositions), freq_factors},
+              RopeAttrs{spec, head_dim, first}, where);
+}
+
 Value Builder::Kv(const KvSpec& spec, std::string_view name) {
   ValueInfo info;
   info.kind = ValueKind::kKv;
@@ -167,14 +174,17 @@ Value Builder::Attention(Value q, Value kv, const AttentionOptions& options, Whe
   attrs.alibi_max_bias = static_cast<float>(options.alibi_max_bias);
   attrs.alibi_factor = static_cast<float>(options.alibi_factor);
   attrs.n_heads = plan_.Info(q).shape.Width() / spec.k_dim;
+  attrs.v_in_k = options.v_in_k;
+  attrs.generated_only = options.generated_only;
   std::string name = cache.name;
   if (const size_t dot = name.rfind('.'); dot != std::string::npos)
     name.resize(dot);  // "blk.0.kv.store" -> "blk.0.kv"
   if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);
-  return Emit(OpKind::kAttention, name + ".attn",
-              {q, kv, Plan::Batch(BatchInput::kPositions), Plan::Batch(BatchInput::kSequence),
-               Plan::Batch(BatchInput::kBlockTables)},
-              attrs, where);
+  std::vector<Value> inputs = {q, kv, Plan::Batch(BatchInput::kPositions),
+                               Plan::Batch(BatchInput::kSequence),
+                               Plan::Batch(BatchInput::kBlockTables)};
+  if (options.sinks.present()) inputs.push_back(options.sinks);
+  return Emit(OpKind::kAttention, name + ".attn", std::move(inputs), attrs, where);
 }
 
 Value Builder::Add(Value a, Value b, Where where) {
@@ -232,6 +242,28 @@ Value Builder::ExpertLinear(Value x, Value experts, const ExpertWeights& w, Wher
 Value Builder::MixExperts(Value x, Value weights, Where where) {
   return Emit(OpKind::kMixExperts, plan_.Info(x).name + ".mix", {x, weights}, MixExpertsAttrs{},
               where);
+}
+
+Value Builder::HeadLinear(Value x, Value w, bool generated_only, Where where) {
+  return Emit(OpKind::kHeadLinear, plan_.Info(w).name, {x, w}, HeadLinearAttrs{generated_only},
+              where);
+}
+
+Value Builder::Concat(Value a, Value b, const ConcatAttrs& attrs, Where where) {
+  return Emit(OpKind::kConcat, plan_.Info(a).name + ".concat", {a, b}, attrs, where);
+}
+
+Value Builder::MlaAttention(Value q, Value kv, Value w_k, Value w_v, const MlaAttrs& attrs,
+                            Where where) {
+  return Emit(OpKind::kMlaAttention, plan_.Info(q).name + ".mla",
+              {q, kv, w_k, w_v, Plan::Batch(BatchInput::kPositions),
+               Plan::Batch(BatchInput::kSequence), Plan::Batch(BatchInput::kBlockTables)},
+              attrs, where);
+}
+
+Value Builder::ByPhase(Value prompt, Value generated, Where where) {
+  return Emit(OpKind::kByPhase, plan_.Info(prompt).name + ".by_phase", {prompt, generated},
+              ByPhaseAttrs{}, where);
 }
 
 Value Builder::Named(Value v, std::string name) {

@@ -39,6 +39,9 @@ struct AttentionOptions {
   double softcap = 0;
   double alibi_max_bias = 0;  // 0: no ALiBi; else as AlibiSlopes (rope_spec.h)
   double alibi_factor = 1;
+  Value sinks = {};    // [n_heads]: a score of every head that joins the softmax and has no value
+  int64_t v_in_k = 0;  // of a latent cache: values are the first numbers of the keys
+  bool generated_only = false;
 };
 
 // What Route gives, both [T, k]: ids in ascending order (as numbers in float32), and their weights.
@@ -84,9 +87,13 @@ class Builder {
   // `freq_factors` [rotary_dim / 2] divides the frequencies; may be absent.
   Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors = {},
              Where where = Where::current());
+  // The same with the rotary_dim values from `first` on of every head.
+  Value RopePart(Value x, int64_t head_dim, int64_t first, const RopeSpec& spec,
+                 Value freq_factors = {}, Where where = Where::current());
   // Declares the cache of the next layer.
   Value Kv(const KvSpec& spec, std::string_view name);
-  // Writes k, v [T, heads * dim] at the batch's positions; returns the new version of the cache.
+  // Writes k, v [T, heads * dim] (a latent cache has no v) at the batch's positions; returns the
+  // new version of the cache.
   Value KvStore(Value kv, Value k, Value v, Where where = Where::current());
   // [T, n_heads * v_dim]: causal attention of q [T, n_heads * k_dim] over the cache.
   Value Attention(Value q, Value kv, const AttentionOptions& options,
@@ -116,6 +123,18 @@ class Builder {
                      Where where = Where::current());
   // [T, n]: the sum of a token's rows [T, k, n], each times its weight.
   Value MixExperts(Value x, Value weights, Where where = Where::current());
+
+  // [T, n, n_out]: the first n_in values of each of a token's n rows times the matrix of that row,
+  // from a stack [n, n_out, n_in].
+  Value HeadLinear(Value x, Value w, bool generated_only, Where where = Where::current());
+  // [T, parts, ...]: the rows of `a`, each followed by the last b_dim values of the row of `b`.
+  Value Concat(Value a, Value b, const ConcatAttrs& attrs, Where where = Where::current());
+  // [T, n_heads, v]: expanded attention of the given tokens' q [T, n_heads * (nope + rope)] over a
+  // latent cache; w_k [n_heads, lora, nope], w_v [n_heads, v, lora].
+  Value MlaAttention(Value q, Value kv, Value w_k, Value w_v, const MlaAttrs& attrs,
+                     Where where = Where::current());
+  // Rows of given tokens from `prompt`, those of generated ones from `generated`.
+  Value ByPhase(Value prompt, Value generated, Where where = Where::current());
 
   // Names the value (and its op) for dumps, taps and errors, e.g. "blk.0.out". Returns it.
   Value Named(Value v, std::string name);

@@ -47,7 +47,7 @@ struct Extent {
 struct KvSpec {
   int64_t heads = 0;
   int64_t k_dim = 0;
-  int64_t v_dim = 0;
+  int64_t v_dim = 0;   // 0: a latent cache, whose values are made of its keys
   int64_t window = 0;  // 0: every position is kept; else older ones may be dropped
 };
 
@@ -80,6 +80,10 @@ enum class OpKind : int8_t {
   kExpertGlu,
   kExpertLinear,
   kMixExperts,
+  kHeadLinear,
+  kConcat,
+  kMlaAttention,
+  kByPhase,
   // Made by the fuse pass only.
   kLinearGroup,
   kGluLinear,
@@ -101,6 +105,7 @@ struct LinearAttrs {
 struct RopeAttrs {
   RopeSpec spec;
   int64_t head_dim = 0;
+  int64_t first = 0;  // of a head's values, the first that is rotated
 };
 struct KvStoreAttrs {};
 struct AttentionAttrs {
@@ -110,6 +115,9 @@ struct AttentionAttrs {
   int64_t n_heads = 0;
   float alibi_max_bias = 0;  // 0: no ALiBi; see AlibiSlopes
   float alibi_factor = 1;
+  // Above 0: values are the first v_in_k numbers of the keys, of a cache that keeps no others.
+  int64_t v_in_k = 0;
+  bool generated_only = false;  // rows of given tokens are not computed
 };
 struct AddAttrs {};
 struct GluAttrs {  // gate may be [T, 1], one for the whole row
@@ -136,6 +144,20 @@ struct ExpertGluAttrs {
 };
 struct ExpertLinearAttrs {};
 struct MixExpertsAttrs {};
+struct HeadLinearAttrs {
+  bool generated_only = false;
+};
+struct ConcatAttrs {
+  int64_t parts = 1;  // rows of a token
+  int64_t b_dim = 0;  // how many of the last values of a row of b
+  bool generated_only = false;
+};
+struct MlaAttrs {
+  float scale = 0;
+  int64_t n_heads = 0;
+  int64_t rope_dim = 0;  // the rotated part of queries and of the cache
+};
+struct ByPhaseAttrs {};
 // Fused ops. Operand order is given in op_table.cc.
 struct LinearGroupAttrs {
   int32_t count = 0;
@@ -152,7 +174,8 @@ using OpAttrs =
     std::variant<EmbedAttrs, NormAttrs, LinearAttrs, RopeAttrs, KvStoreAttrs, AttentionAttrs,
                  AddAttrs, GluAttrs, ActivateAttrs, ScaleAttrs, ClampAttrs, SoftcapAttrs,
                  GatherRowsAttrs, RouteAttrs, ExpertGluAttrs, ExpertLinearAttrs, MixExpertsAttrs,
-                 LinearGroupAttrs, GluLinearAttrs, NormRopeAttrs>;
+                 HeadLinearAttrs, ConcatAttrs, MlaAttrs, ByPhaseAttrs, LinearGroupAttrs,
+                 GluLinearAttrs, NormRopeAttrs>;
 
 struct Op {
   OpKind kind = OpKind::kEmbed;

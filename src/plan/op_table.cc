@@ -15,9 +15,9 @@ constexpr std::array kOps = {
            ops::CostLayerNorm},
     OpInfo{OpKind::kLinear, "linear", "x w bias?", ops::InferLinear, ops::CostLinear},
     OpInfo{OpKind::kRope, "rope", "x positions freq_factors?", ops::InferRope, ops::CostRope},
-    OpInfo{OpKind::kKvStore, "kv_store", "kv k v positions sequence block_tables",
+    OpInfo{OpKind::kKvStore, "kv_store", "kv k v? positions sequence block_tables",
            ops::InferKvStore, ops::CostKvStore},
-    OpInfo{OpKind::kAttention, "attention", "q kv positions sequence block_tables",
+    OpInfo{OpKind::kAttention, "attention", "q kv positions sequence block_tables sinks?",
            ops::InferAttention, ops::CostAttention},
     OpInfo{OpKind::kAdd, "add", "a b", ops::InferSameShapes, ops::CostAdd},
     OpInfo{OpKind::kGlu, "glu", "gate up", ops::InferGlu, ops::CostGlu},
@@ -34,6 +34,12 @@ constexpr std::array kOps = {
            ops::CostExpertLinear},
     OpInfo{OpKind::kMixExperts, "mix_experts", "x weights", ops::InferMixExperts,
            ops::CostMixExperts},
+    OpInfo{OpKind::kHeadLinear, "head_linear", "x w", ops::InferHeadLinear, ops::CostHeadLinear},
+    OpInfo{OpKind::kConcat, "concat", "a b", ops::InferConcat, ops::CostConcat},
+    OpInfo{OpKind::kMlaAttention, "mla_attention", "q kv w_k w_v positions sequence block_tables",
+           ops::InferMlaAttention, ops::CostMlaAttention},
+    OpInfo{OpKind::kByPhase, "by_phase", "prompt generated", ops::InferSameShapes,
+           ops::CostByPhase},
     OpInfo{OpKind::kLinearGroup, "linear_group", "x (w bias?)*", ops::InferLinearGroup,
            ops::CostLinearGroup},
     OpInfo{OpKind::kGluLinear, "glu_linear", "x w_gate bias_gate? w_up bias_up?",
@@ -58,6 +64,15 @@ const OpInfo& Info(OpKind kind) {
   return kOps[static_cast<size_t>(kind)];
 }
 
+bool Computes(const Op& op, Phase phase) {
+  if (op.kind == OpKind::kMlaAttention) return phase == Phase::kPrompt;
+  bool generated_only = false;
+  if (const auto* a = std::get_if<AttentionAttrs>(&op.attrs)) generated_only = a->generated_only;
+  if (const auto* a = std::get_if<HeadLinearAttrs>(&op.attrs)) generated_only = a->generated_only;
+  if (const auto* a = std::get_if<ConcatAttrs>(&op.attrs)) generated_only = a->generated_only;
+  return !generated_only || phase == Phase::kGenerated;
+}
+
 Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
   macs += other.macs;
@@ -77,6 +92,18 @@ Sizes Workload::sizes() const {
   sizes.outputs = outputs;
   sizes.sequences = static_cast<int64_t>(sequences.size());
   return sizes;
+}
+
+bool Workload::IsGenerated(const SequenceSpan& span) {
+  return span.count == 1 && span.start > 0;
+}
+
+Workload Workload::OfPhase(Phase phase) const {
+  Workload part = *this;
+  std::erase_if(part.sequences, [phase](const SequenceSpan& span) {
+    return IsGenerated(span) != (phase == Phase::kGenerated);
+  });
+  return part;
 }
 
 int64_t Workload::AttendedPairs(int64_t window) const {

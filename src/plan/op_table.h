@@ -32,6 +32,9 @@ struct Workload {
   std::span<const DType> weight_dtypes;  // by value id
 
   Sizes sizes() const;
+  // Costs take a single token behind others for one that the model made, all others for given ones.
+  static bool IsGenerated(const SequenceSpan& span);
+  Workload OfPhase(Phase phase) const;  // the sequences whose tokens are of this phase
   // Query-key pairs of all tokens under a causal mask with this window (0: none).
   int64_t AttendedPairs(int64_t window) const;
   // Keys that must be read at least once: per sequence, those any of its tokens attends to.
@@ -62,5 +65,8 @@ struct OpInfo {
 };
 
 const OpInfo& Info(OpKind kind);
+
+// Whether the op computes the rows of tokens of this phase; others it leaves as they are.
+bool Computes(const Op& op, Phase phase);
 
 }  // namespace lucid

@@ -234,6 +234,37 @@ TEST(CostTest, Kivi2ReadsOldBlocksPackedAndPacksThemOnce) {
             kKvHeads * (kKiviResidual * f16_row + 2 * block));
 }
 
+TEST(CostTest, ExpertsCountThoseThatEvenChoicesTouch) {
+  constexpr int64_t kExperts = 4, kWidth = 8, kInner = 16;
+  Builder b("test");
+  const Value x = b.Embed(b.Mat("token_embd", 10, kWidth));
+  const LayerScope w = b.Layer(0);
+  const Value logits = b.ExactLinear(x, w.Mat("router", kExperts, kWidth));
+  const Routes routes = b.Route(logits, {}, {.n_used = 2});
+  const ExpertWeights gate = {w.Stack("gate", kExperts, kInner, kWidth), {}};
+  const ExpertWeights up = {w.Stack("up", kExperts, kInner, kWidth), {}};
+  const ExpertWeights down = {w.Stack("down", kExperts, kWidth, kInner), {}};
+  const Value h = b.ExpertGlu(x, routes.experts, gate, up, {});
+  const Value y = b.MixExperts(b.ExpertLinear(h, routes.experts, down), routes.weights);
+  const Plan plan = b.Finish(b.GatherRows(y));
+  ASSERT_TRUE(VerifyPlan(plan).has_value());
+  const auto find = [&](OpKind kind) {
+    return *std::find_if(plan.ops.begin(), plan.ops.end(),
+                         [kind](const Op& op) { return op.kind == kind; });
+  };
+  const Op glu = find(OpKind::kExpertGlu);
+  const Workload one = OneSequence(5, 1);
+  const Workload two = OneSequence(0, 2);
+  const int64_t matrix = kInner * kWidth;
+  EXPECT_EQ(Info(glu.kind).cost(plan, glu, one).macs, 2 * 2 * matrix);
+  EXPECT_EQ(Info(glu.kind).cost(plan, glu, one).weight_bytes, 2 * 2 * matrix * 4);
+  // Of four experts two tokens miss each with a chance of a quarter.
+  EXPECT_EQ(Info(glu.kind).cost(plan, glu, two).weight_bytes, 2 * 3 * matrix * 4);
+  const Op linear = find(OpKind::kExpertLinear);
+  EXPECT_EQ(Info(linear.kind).cost(plan, linear, two).macs, 2 * 2 * matrix);
+  EXPECT_EQ(Info(linear.kind).cost(plan, linear, two).weight_bytes, 3 * matrix * 4);
+}
+
 TEST(CostTest, FusingKeepsFlopsAndWeightBytes) {
   const Plan plan = SmallPlan();
   const auto total = [](const Plan& p) {

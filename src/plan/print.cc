@@ -21,6 +21,8 @@ std::string PrintRope(const RopeAttrs& rope) {
   return text;
 }
 
+constexpr const char* kGeneratedOnly = " absorbed form, generated tokens only";
+
 struct AttrPrinter {
   std::string operator()(const EmbedAttrs& a) const {
     std::string text = a.scale == 1.0f ? "" : fmt::format("scale={}", a.scale);
@@ -29,7 +31,9 @@ struct AttrPrinter {
   }
   std::string operator()(const NormAttrs& a) const { return fmt::format("eps={}", a.eps); }
   std::string operator()(const LinearAttrs& a) const { return a.exact ? "exact" : ""; }
-  std::string operator()(const RopeAttrs& a) const { return PrintRope(a); }
+  std::string operator()(const RopeAttrs& a) const {
+    return PrintRope(a) + (a.first > 0 ? fmt::format(" first={}", a.first) : "");
+  }
   std::string operator()(const KvStoreAttrs&) const { return ""; }
   std::string operator()(const AttentionAttrs& a) const {
     std::string text = fmt::format("heads={} scale={}", a.n_heads, a.scale);
@@ -39,6 +43,8 @@ struct AttrPrinter {
     if (a.alibi_max_bias > 0 && a.alibi_factor != 1.0f) {
       text += fmt::format(" alibi_factor={}", a.alibi_factor);
     }
+    if (a.v_in_k > 0) text += fmt::format(" values=first {} of keys", a.v_in_k);
+    if (a.generated_only) text += kGeneratedOnly;
     return text;
   }
   std::string operator()(const AddAttrs&) const { return ""; }
@@ -67,6 +73,18 @@ struct AttrPrinter {
   }
   std::string operator()(const ExpertLinearAttrs&) const { return ""; }
   std::string operator()(const MixExpertsAttrs&) const { return ""; }
+  std::string operator()(const HeadLinearAttrs& a) const {
+    return a.generated_only ? kGeneratedOnly + 1 : "";
+  }
+  std::string operator()(const ConcatAttrs& a) const {
+    return fmt::format("rows={} last={}{}", a.parts, a.b_dim,
+                       a.generated_only ? kGeneratedOnly : "");
+  }
+  std::string operator()(const MlaAttrs& a) const {
+    return fmt::format("heads={} scale={} rotated={} expanded form, given tokens only", a.n_heads,
+                       a.scale, a.rope_dim);
+  }
+  std::string operator()(const ByPhaseAttrs&) const { return ""; }
   std::string operator()(const LinearGroupAttrs& a) const {
     return fmt::format("count={}", a.count);
   }

@@ -35,6 +35,7 @@ struct KvView {
   int32_t n_heads = 0;  // KV heads
   int32_t k_dim = 0;    // elements of a key
   int32_t v_dim = 0;
+  bool v_in_k = false;  // values are the first v_dim numbers of the keys
   int32_t block_size = 0;
   int32_t layer = 0;  // index among the plan's KV layers: which rows of StepView::scores
 };

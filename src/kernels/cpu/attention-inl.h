@@ -64,7 +64,7 @@ void SumWeights(const AttentionArgs& a, const StepView& step, const CacheArrays&
   float* sums = wanted.sums + a.kv.layer * wanted.layer_stride + t.kv_head * wanted.capacity;
   const auto add_row = [&](int64_t row, int64_t in_tile, int64_t base, Places seen) {
     const F max = Set(s.all_max[row]);
-    const F total = Set(s.all_total[row]);
+    const F total = Set(TotalOf(a, HeadIndex(a, t, row), s.all_max[row], s.all_total[row]));
     const float* scores = s.weights + in_tile * kChunk;
     ForVectors(
         seen.from, seen.to, [&](int64_t j, int64_t count) __attribute__((always_inline)) {
@@ -137,6 +137,10 @@ inline void ForQueryTiles(const AttentionArgs& a, const StepView& step, const Ca
   for (int64_t token = 0; token < step.n_tokens;) {
     if (WantsScores(a, step, step.sequence[token])) {
       token = SequenceEnd(step, token);
+      continue;
+    }
+    if (a.generated_only && !IsGenerated(step, token)) {
+      ++token;
       continue;
     }
     const int64_t end = TileEnd(a, step, c, token, most, Least(most, even));

@@ -39,9 +39,10 @@ struct CacheArrays {
   KvArray keys, values;
   KvArray recent_keys, recent_values;  // kivi2 only
   bool kivi;
+  bool v_in_k;
 };
 inline CacheArrays ArraysOf(const KvView& kv) {
-  CacheArrays c = {KeysOf(kv, kv.pages), ValuesOf(kv, kv.pages), {}, {}, HasRecent(kv)};
+  CacheArrays c = {KeysOf(kv, kv.pages), ValuesOf(kv, kv.pages), {}, {}, HasRecent(kv), kv.v_in_k};
   if (c.kivi) {
     c.recent_keys = KeysOf(kv, kv.recent);
     c.recent_values = ValuesOf(kv, kv.recent);

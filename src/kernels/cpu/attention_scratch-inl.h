@@ -43,8 +43,7 @@ inline int64_t RowsFor(const KvView& kv) {
 }
 
 // Lays the arrays out from `scratch` on, if it is not nullptr; returns how many floats they take.
-inline int64_t LayOut(const KvView& kv, float* scratch, AttentionScratchView* s) {
-  const int64_t rows = RowsFor(kv);
+inline int64_t LayOutRows(const KvView& kv, int64_t rows, float* scratch, AttentionScratchView* s) {
   s->k_dim = kv.k_dim;
   s->k_pad = Padded(kv.k_dim);
   s->v_pad = Padded(kv.v_dim);
@@ -69,6 +68,9 @@ inline int64_t LayOut(const KvView& kv, float* scratch, AttentionScratchView* s)
   s->k_rows = take(kChunk * s->k_pad);
   s->v_rows = take(kChunk * s->v_pad);
   return used;
+}
+inline int64_t LayOut(const KvView& kv, float* scratch, AttentionScratchView* s) {
+  return LayOutRows(kv, RowsFor(kv), scratch, s);
 }
 inline AttentionScratchView ViewScratch(const KvView& kv, std::byte* scratch) {
   AttentionScratchView s;
@@ -140,7 +142,7 @@ inline void AddRows(const CacheArrays& c, const KeySource& source, int64_t kv_he
     } else {
       ahead->Add(rows.k + at * rows.keys.row_bytes, n * rows.keys.row_bytes);
     }
-    ahead->Add(rows.v + at * rows.values.row_bytes, n * rows.values.row_bytes);
+    if (!c.v_in_k) ahead->Add(rows.v + at * rows.values.row_bytes, n * rows.values.row_bytes);
     p += n;
   }
 }
@@ -163,11 +165,30 @@ inline void PutRows(const KvArray& a, const uint8_t* head, int64_t at, int64_t n
   }
 }
 
+// The keys of the places base + part of a sequence of a latent cache, whose values lie in them.
+inline void FindKeyRows(const CacheArrays& c, const KeySource& source, int64_t base, Places part,
+                        const AttentionScratchView& s, ChunkRows* keys) {
+  keys->type = IsPlain(c.keys) ? c.keys.type : KvType::kF32;
+  for (int64_t place = part.from; place < part.to;) {
+    const int64_t block = (base + place) / c.keys.block_size;
+    const int64_t at = base + place - block * c.keys.block_size;
+    const int64_t n = Least(part.to - place, c.keys.block_size - at);
+    const HeadRows rows = HeadIn(c, source, block, 0);
+    PutRows(rows.keys, rows.k, at, n, place, s.k_rows, s.k_pad, keys);
+    place += n;
+  }
+}
+
 // Rows of the places base + part of a sequence. Those of kivi2's two forms may follow each other in
 // one chunk: the plain ones are decoded then, too.
 inline void FindRows(const CacheArrays& c, const KeySource& source, int64_t kv_head, int64_t base,
                      Places part, const AttentionScratchView& s, ChunkRows* keys,
                      ChunkRows* values) {
+  if (c.v_in_k) {
+    FindKeyRows(c, source, base, part, s, keys);
+    *values = *keys;
+    return;
+  }
   const int64_t block_size = c.keys.block_size;
   keys->type = IsPlain(c.keys) ? c.keys.type : KvType::kF32;
   values->type = IsPlain(c.values) ? c.values.type : KvType::kF32;

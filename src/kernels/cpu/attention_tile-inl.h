@@ -276,9 +276,18 @@ inline void EndPiece(const AttentionScratchView& s, int64_t rows, float* out) {
   }
 }
 
+// The sum of a row's weights, its head's sink included, relative to 2^max.
+inline float TotalOf(const AttentionArgs& a, int64_t head, float max, float total) {
+  if (a.sinks == nullptr) return total;
+  // Far ahead of all scores it takes all of the weight; 2^120 still leaves room in a float.
+  constexpr float kMostAhead = 120.0f;
+  const float ahead = a.sinks[head % a.n_heads] * kLog2E - max;
+  return total + Exp2Of(ahead < kMostAhead ? ahead : kMostAhead);
+}
+
 inline void PutOutput(const AttentionArgs& a, int64_t head, const Partial& all) {
   float* y = a.y + head * a.kv.v_dim;
-  const F total = Set(*all.total);
+  const F total = Set(TotalOf(a, head, *all.max, *all.total));
   ForVectors(
       0, a.kv.v_dim, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
         StoreUpTo(y + i, LoadUpTo(all.sum + i, n) / total, n);

@@ -51,19 +51,34 @@ struct RowGroups {
   int32_t* row;    // [rows]: token * n_used + which of its experts
   int64_t n_experts;
   int64_t Rows(int64_t expert) const { return begin[expert + 1] - begin[expert]; }
+  int64_t All() const { return begin[n_experts]; }
+};
+// Which rows there are, and whose.
+struct RowsOfExperts {
+  const float* experts;  // nullptr: row i of a token goes to matrix i
+  int64_t n_used;
+  bool generated_only;
 };
 inline int64_t GroupBytes(int64_t n_experts, int64_t rows) {
   return (4 * (n_experts + 1 + rows) + 63) / 64 * 64;
 }
-inline RowGroups GroupRows(const float* experts, int64_t rows, int64_t n_experts,
+inline RowGroups GroupRows(const RowsOfExperts& of, const StepView& step, int64_t n_experts,
                            std::byte* memory) {
   RowGroups g = {reinterpret_cast<int32_t*>(memory), nullptr, n_experts};
   g.row = g.begin + n_experts + 1;
+  const auto for_rows = [&](auto&& body) {
+    for (int64_t t = 0; t < step.n_tokens; ++t) {
+      if (of.generated_only && !IsGenerated(step, t)) continue;
+      for (int64_t i = 0; i < of.n_used; ++i) {
+        const int64_t r = t * of.n_used + i;
+        body(r, of.experts == nullptr ? i : static_cast<int64_t>(of.experts[r]));
+      }
+    }
+  };
   for (int64_t e = 0; e <= n_experts; ++e) g.begin[e] = 0;
-  for (int64_t r = 0; r < rows; ++r) ++g.begin[static_cast<int64_t>(experts[r]) + 1];
+  for_rows([&](int64_t, int64_t e) { ++g.begin[e + 1]; });
   for (int64_t e = 0; e < n_experts; ++e) g.begin[e + 1] += g.begin[e];
-  for (int64_t r = 0; r < rows; ++r)
-    g.row[g.begin[static_cast<int64_t>(experts[r])]++] = static_cast<int32_t>(r);
+  for_rows([&](int64_t r, int64_t e) { g.row[g.begin[e]++] = static_cast<int32_t>(r); });
   for (int64_t e = n_experts; e > 0; --e) g.begin[e] = g.begin[e - 1];
   g.begin[0] = 0;
   return g;
@@ -102,10 +117,10 @@ template <typename Math>
 inline uint8_t* SharedRows(const ThreadSlot& thread) {
   return reinterpret_cast<uint8_t*>(thread.shared) + kSharedCounterBytes;
 }
-// `per_source`: rows that share one row of x.
+// `per_source`: rows that share one row of x, which are `stride` apart.
 template <typename Math>
 inline void PutExpertRows(const ExpertMatrix& m, const RowGroups& g, const float* x,
-                          int64_t per_source, const ThreadSlot& thread) {
+                          int64_t per_source, int64_t stride, const ThreadSlot& thread) {
   int64_t tiles = 0;
   for (int64_t e = 0; e < g.n_experts; ++e) tiles += (g.Rows(e) + Math::kTile - 1) / Math::kTile;
   const Share share = ShareOf(tiles, 1, thread);
@@ -116,10 +131,10 @@ inline void PutExpertRows(const ExpertMatrix& m, const RowGroups& g, const float
     const int64_t count = (rows + Math::kTile - 1) / Math::kTile;
     for (int64_t t = share.begin > first ? share.begin - first : 0;
          t < Least(count, share.end - first); ++t) {
-      const float* source[Math::kTile];
+      const float* source[Math::kTile] = {};
       const int64_t in_tile = Least(Math::kTile, rows - t * Math::kTile);
       for (int64_t i = 0; i < in_tile; ++i) {
-        source[i] = x + g.row[g.begin[e] + t * Math::kTile + i] / per_source * m.w.shape[1];
+        source[i] = x + g.row[g.begin[e] + t * Math::kTile + i] / per_source * stride;
       }
       Math::PutTile(m, source, in_tile, to + Math::TileOffset(m, t));
     }
@@ -198,7 +213,7 @@ void ExpertGluOf(const void* args, const StepView& step, const ThreadSlot& threa
   const int64_t n_out = a.gate.w.shape[0];
   const int64_t rows = step.n_tokens * a.n_used;
   const ExpertScratch s = ExpertScratchOf<Math>(thread, a.gate.n_experts, rows, step.n_tokens);
-  const RowGroups g = GroupRows(a.experts, rows, a.gate.n_experts, s.groups);
+  const RowGroups g = GroupRows({a.experts, a.n_used, false}, step, a.gate.n_experts, s.groups);
   ForExpertParts<Math>(a.gate, g, thread,
                        [&](int64_t expert, const uint8_t* x, int64_t count, int64_t begin,
                            int64_t end, const int32_t* which) {
@@ -219,7 +234,8 @@ void ExpertLinearOf(const void* args, const StepView& step, const ThreadSlot& th
   const int64_t n_out = a.w.w.shape[0];
   const int64_t rows = step.n_tokens * a.n_used;
   const ExpertScratch s = ExpertScratchOf<Math>(thread, a.w.n_experts, rows, step.n_tokens);
-  const RowGroups g = GroupRows(a.experts, rows, a.w.n_experts, s.groups);
+  const RowGroups g =
+      GroupRows({a.experts, a.n_used, a.generated_only}, step, a.w.n_experts, s.groups);
   ForExpertParts<Math>(a.w, g, thread,
                        [&](int64_t expert, const uint8_t* x, int64_t count, int64_t begin,
                            int64_t end, const int32_t* which) {
@@ -235,18 +251,18 @@ void ExpertLinearOf(const void* args, const StepView& step, const ThreadSlot& th
 template <typename Math>
 bool PrepareExpertGlu(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const ExpertGluArgs*>(args);
-  const int64_t rows = step.n_tokens * a.n_used;
-  PutExpertRows<Math>(a.gate, GroupRows(a.experts, rows, a.gate.n_experts, thread.scratch), a.x,
-                      a.n_used, thread);
+  const RowGroups g =
+      GroupRows({a.experts, a.n_used, false}, step, a.gate.n_experts, thread.scratch);
+  PutExpertRows<Math>(a.gate, g, a.x, a.n_used, a.gate.w.shape[1], thread);
   return true;
 }
 template <typename Math>
 bool PrepareExpertLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const ExpertLinearArgs*>(args);
-  const int64_t rows = step.n_tokens * a.n_used;
-  PutExpertRows<Math>(a.w, GroupRows(a.experts, rows, a.w.n_experts, thread.scratch), a.x, 1,
-                      thread);
-  return true;
+  const RowGroups g =
+      GroupRows({a.experts, a.n_used, a.generated_only}, step, a.w.n_experts, thread.scratch);
+  PutExpertRows<Math>(a.w, g, a.x, 1, a.x_stride, thread);
+  return g.All() > 0;
 }
 
 template <typename Math>

@@ -80,10 +80,11 @@ inline void RotateShare(const RopeArgs& a, const RmsNormArgs* norm, const StepVi
     } else {
       x = a.x + i * a.head_dim;
       if (x != y) {
-        for (int64_t j = a.rotary_dim; j < a.head_dim; ++j) y[j] = x[j];
+        for (int64_t j = 0; j < a.first; ++j) y[j] = x[j];
+        for (int64_t j = a.first + a.rotary_dim; j < a.head_dim; ++j) y[j] = x[j];
       }
     }
-    RotatePairs(a, c, s, x, y);
+    RotatePairs(a, c, s, x + a.first, y + a.first);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/experts_plain-inl.h"
 #include "kernels/cpu/kv-inl.h"
 #include "kernels/cpu/linear-inl.h"
+#include "kernels/cpu/mla-inl.h"
 #include "kernels/cpu/norm-inl.h"
 #include "kernels/cpu/rope-inl.h"
 #include "kernels/table.h"
@@ -56,6 +57,6 @@ const char* RefuseGluLinear(const void* args) {
        AttentionScratch,     nullptr,          AttentionShared},                                  \
       {KernelOp::kAdd, "add." isa, Add}, {KernelOp::kScale, "scale." isa, Scale},                 \
       {KernelOp::kSoftcap, "softcap." isa, Softcap}, LUCID_EXPERT_KERNELS(PlainExperts, "", isa), \
-  {                                                                                               \
-    KernelOp::kMixExperts, "mix_experts." isa, MixExperts                                         \
+      {KernelOp::kMixExperts, "mix_experts." isa, MixExperts}, {                                  \
+    KernelOp::kMlaAttention, "mla_attention." isa, MlaAttention, MlaAttentionScratch              \
   }

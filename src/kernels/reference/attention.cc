@@ -25,9 +25,10 @@ struct Query {
   int64_t kv_head;
   int64_t first;  // first and last visible place
   int64_t last;
-  int64_t packed;  // kivi2: blocks before this one are read packed
-  double slope;    // of ALiBi, 0 without
-  float* sums;     // by place, where the weights are added; or nullptr
+  int64_t packed;     // kivi2: blocks before this one are read packed
+  double slope;       // of ALiBi, 0 without
+  const float* sink;  // the head's, or nullptr
+  float* sums;        // by place, where the weights are added; or nullptr
 };
 
 // The key at a place.
@@ -52,7 +53,8 @@ const float* Value(const KvView& kv, const Query& query, int64_t place, const Ro
   const bool recent = HasRecent(kv) && place / kv.block_size >= query.packed;
   const KvArray values = ValuesOf(kv, recent ? kv.recent : kv.pages);
   const int32_t* table = recent ? query.recent : query.table;
-  DecodeKvRow(values.type, RowOf(values, table, place, query.kv_head), rows.row, kv.v_dim);
+  const int64_t dim = kv.v_in_k ? kv.k_dim : kv.v_dim;  // scales may lie behind the whole key
+  DecodeKvRow(values.type, RowOf(values, table, place, query.kv_head), rows.row, dim);
   return rows.row;
 }
 
@@ -73,7 +75,8 @@ void AttendOne(const AttentionArgs& a, const Query& query, Rows& rows) {
   for (int64_t p = query.first; p <= query.last; ++p) {
     max = std::fmax(max, Score(a, query, p, rows));
   }
-  double total = 0;
+  if (query.sink != nullptr) max = std::fmax(max, *query.sink);
+  double total = query.sink != nullptr ? std::exp(*query.sink - max) : 0.0;
   for (int64_t i = 0; i < kv.v_dim; ++i) rows.sum[i] = 0;
   for (int64_t p = query.first; p <= query.last; ++p) {
     const double weight = std::exp(Score(a, query, p, rows) - max);
@@ -102,6 +105,7 @@ Query QueryOf(const AttentionArgs& a, const StepView& step, int64_t token, int64
                  .last = place,
                  .packed = 0,
                  .slope = a.slopes != nullptr ? a.slopes[head] : 0.0,
+                 .sink = a.sinks != nullptr ? a.sinks + head : nullptr,
                  .sums = nullptr};
   if (HasRecent(kv)) {
     query.recent = step.Table(kv.recent, sequence);
@@ -134,6 +138,7 @@ void Attention(const void* args, const StepView& step, const ThreadSlot& thread)
     const bool summed = WantsScores(a, step, step.sequence[begin]);
     for (int64_t kv_head = 0; kv_head < kv.n_heads; ++kv_head) {
       for (int64_t token = begin; token < end; ++token) {
+        if (a.generated_only && !IsGenerated(step, token)) continue;
         for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
           if (item % thread.count == thread.index) {
             AttendOne(a, QueryOf(a, step, token, head), rows);

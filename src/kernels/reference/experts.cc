@@ -124,14 +124,19 @@ float ExpertOutput(const ExpertMatrix& m, int64_t expert, const float* row, int6
   return static_cast<float>(Dot(row, x, m.w.cols()) + bias);
 }
 
+// The expert of row r.
+int64_t ExpertOf(const float* experts, int64_t n_used, int64_t r) {
+  return experts == nullptr ? r % n_used : static_cast<int64_t>(experts[r]);
+}
+
 // Calls body(expert, n) for this thread's outputs n of every expert that a row goes to.
 template <typename Body>
-void ForTouched(const float* experts, int64_t rows, const ExpertMatrix& m, const ThreadSlot& thread,
-                const Body& body) {
+void ForTouched(const float* experts, int64_t n_used, int64_t rows, const ExpertMatrix& m,
+                const ThreadSlot& thread, const Body& body) {
   const Share share = ShareOf(m.w.rows(), 1, thread);
   for (int64_t e = 0; e < m.n_experts; ++e) {
     bool touched = false;
-    for (int64_t r = 0; r < rows; ++r) touched = touched || experts[r] == static_cast<float>(e);
+    for (int64_t r = 0; r < rows; ++r) touched = touched || ExpertOf(experts, n_used, r) == e;
     for (int64_t n = share.begin; touched && n < share.end; ++n) body(e, n);
   }
 }
@@ -167,7 +172,7 @@ void ExpertGlu(const void* args, const StepView& step, const ThreadSlot& thread)
   const int64_t n_in = a.gate.w.cols();
   const int64_t n_out = a.gate.w.rows();
   const int64_t rows = step.n_tokens * a.n_used;
-  ForTouched(a.experts, rows, a.gate, thread, [&](int64_t e, int64_t n) {
+  ForTouched(a.experts, a.n_used, rows, a.gate, thread, [&](int64_t e, int64_t n) {
     const float* gate = DecodeExpertRow(a.gate, e, n, Floats(thread));
     const float* up = DecodeExpertRow(a.up, e, n, Floats(thread) + n_in);
     for (int64_t r = 0; r < rows; ++r) {
@@ -186,14 +191,14 @@ size_t ExpertGluScratch(const void* args, int64_t /*max_rows*/) {
 
 void ExpertLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const ExpertLinearArgs*>(args);
-  const int64_t n_in = a.w.w.cols();
   const int64_t n_out = a.w.w.rows();
   const int64_t rows = step.n_tokens * a.n_used;
-  ForTouched(a.experts, rows, a.w, thread, [&](int64_t e, int64_t n) {
+  ForTouched(a.experts, a.n_used, rows, a.w, thread, [&](int64_t e, int64_t n) {
     const float* w = DecodeExpertRow(a.w, e, n, Floats(thread));
     for (int64_t r = 0; r < rows; ++r) {
-      if (a.experts[r] == static_cast<float>(e)) {
-        a.y[r * n_out + n] = ExpertOutput(a.w, e, w, n, a.x + r * n_in);
+      if (a.generated_only && !IsGenerated(step, r / a.n_used)) continue;
+      if (ExpertOf(a.experts, a.n_used, r) == e) {
+        a.y[r * n_out + n] = ExpertOutput(a.w, e, w, n, a.x + r * a.x_stride);
       }
     }
   });

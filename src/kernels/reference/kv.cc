@@ -23,6 +23,7 @@ void KvStore(const void* args, const StepView& step, const ThreadSlot& thread) {
         const int64_t place = PlaceOf(kv, step, token);
         const int64_t row = token * kv.n_heads + head;
         EncodeKvRow(keys.type, a.k + row * kv.k_dim, RowOf(keys, table, place, head), kv.k_dim);
+        if (kv.v_dim == 0) continue;
         EncodeKvRow(values.type, a.v + row * kv.v_dim, RowOf(values, table, place, head), kv.v_dim);
       }
       if (HasRecent(kv)) PackKiviBlocks(kv, step, begin, end, head, thread.scratch);

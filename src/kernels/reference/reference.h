@@ -35,6 +35,9 @@ void Route(const void* args, const StepView& step, const ThreadSlot& thread);   
 void ExpertGlu(const void* args, const StepView& step, const ThreadSlot& thread);  // experts.cc
 void ExpertLinear(const void* args, const StepView& step, const ThreadSlot& thread);  // experts.cc
 void MixExperts(const void* args, const StepView& step, const ThreadSlot& thread);    // experts.cc
+void Concat(const void* args, const StepView& step, const ThreadSlot& thread);        // mla.cc
+void MlaAttention(const void* args, const StepView& step, const ThreadSlot& thread);  // mla.cc
+void ByPhase(const void* args, const StepView& step, const ThreadSlot& thread);       // mla.cc
 
 size_t LinearScratch(const void* args, int64_t max_rows);
 size_t LinearGroupScratch(const void* args, int64_t max_rows);
@@ -42,6 +45,7 @@ size_t GluLinearScratch(const void* args, int64_t max_rows);
 size_t RouteScratch(const void* args, int64_t max_rows);
 size_t ExpertGluScratch(const void* args, int64_t max_rows);
 size_t ExpertLinearScratch(const void* args, int64_t max_rows);
+size_t MlaAttentionScratch(const void* args, int64_t max_rows);
 size_t KvStoreScratch(const void* args, int64_t max_rows);
 size_t AttentionScratch(const void* args, int64_t max_rows);
 

@@ -17,14 +17,15 @@ void RotateHead(const RopeArgs& a, int32_t position, const float* x, float* y) {
     const float angle = static_cast<float>(position) * a.inv_freq[i];
     const auto c = static_cast<float>(std::cos(static_cast<double>(angle)) * a.attn_factor);
     const auto s = static_cast<float>(std::sin(static_cast<double>(angle)) * a.attn_factor);
-    const int64_t first = interleaved ? 2 * i : i;
-    const int64_t second = interleaved ? 2 * i + 1 : i + half;
+    const int64_t first = a.first + (interleaved ? 2 * i : i);
+    const int64_t second = a.first + (interleaved ? 2 * i + 1 : i + half);
     const float x0 = x[first];
     const float x1 = x[second];
     y[first] = x0 * c - x1 * s;
     y[second] = x1 * c + x0 * s;
   }
-  for (int64_t i = a.rotary_dim; i < a.head_dim; ++i) y[i] = x[i];
+  for (int64_t i = 0; i < a.first; ++i) y[i] = x[i];
+  for (int64_t i = a.first + a.rotary_dim; i < a.head_dim; ++i) y[i] = x[i];
 }
 
 void Rope(const void* args, const StepView& step, const ThreadSlot& thread) {

@@ -33,6 +33,10 @@ constexpr Kernel kKernels[] = {
     {KernelOp::kExpertLinear, "expert_linear.reference", reference::ExpertLinear,
      reference::ExpertLinearScratch},
     {KernelOp::kMixExperts, "mix_experts.reference", reference::MixExperts},
+    {KernelOp::kConcat, "concat.reference", reference::Concat},
+    {KernelOp::kMlaAttention, "mla_attention.reference", reference::MlaAttention,
+     reference::MlaAttentionScratch},
+    {KernelOp::kByPhase, "by_phase.reference", reference::ByPhase},
 };
 constexpr KernelTable kTable = {"reference", kKernels};
 

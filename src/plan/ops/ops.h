@@ -63,6 +63,14 @@ Cost CostExpertLinear(const Plan& plan, const Op& op, const Workload& work);
 Shapes InferMixExperts(const Plan& plan, const Op& op);
 Cost CostMixExperts(const Plan& plan, const Op& op, const Workload& work);
 
+Shapes InferHeadLinear(const Plan& plan, const Op& op);
+Cost CostHeadLinear(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferConcat(const Plan& plan, const Op& op);
+Cost CostConcat(const Plan& plan, const Op& op, const Workload& work);
+Shapes InferMlaAttention(const Plan& plan, const Op& op);
+Cost CostMlaAttention(const Plan& plan, const Op& op, const Workload& work);
+Cost CostByPhase(const Plan& plan, const Op& op, const Workload& work);
+
 Shapes InferSameShapes(const Plan& plan,
                        const Op& op);  // Add, Activate, ...: output like the inputs
 Cost CostAdd(const Plan& plan, const Op& op, const Workload& work);

@@ -15,7 +15,7 @@ Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Valu
                width, rope.head_dim);
   }
   const int64_t rotary = rope.spec.rotary_dim;
-  if (rotary <= 0 || rotary % 2 != 0 || rotary > rope.head_dim) {
+  if (rotary <= 0 || rotary % 2 != 0 || rope.first < 0 || rope.first + rotary > rope.head_dim) {
     return Err(ErrorCode::kInvalidArgument, "{}: rotary_dim {} does not fit head_dim {}", op.name,
                rotary, rope.head_dim);
   }
