@@ -25,6 +25,7 @@ struct Work {
   int64_t n_out;
   int32_t rows;
   Phase phase;
+  float error_budget;
 };
 
 using Memory = std::unique_ptr<std::byte, decltype(&std::free)>;
@@ -71,6 +72,7 @@ void Packed(benchmark::State& state, Work work, bool rounding) {
   args.packed = packed.get();
   args.x = x.data();
   args.y = y.data();
+  args.error_budget = work.error_budget;
   const auto tables = SelectTables(Env("LUCID_ISA").value_or("")).value();
   const KernelChoice choice = ChooseKernel(tables, KernelOp::kLinear, &args);
   const std::vector<Phase> phases(static_cast<size_t>(work.rows), work.phase);
@@ -112,11 +114,17 @@ void Register() {
          {Shape{896, 4864}, {4864, 896}, {3584, 3584}, {18944, 3584}, {3584, 75776}}) {
       if (shape.n_in % Info(type).block_elems != 0) continue;
       for (const int32_t rows : {1, 8, 32, 64, 512}) {
-        for (const Phase phase : {Phase::kPrompt, Phase::kGenerated}) {
-          const Work work = {type, shape.n_in, shape.n_out, rows, phase};
+        struct Kind {
+          const char* name;
+          Phase phase;
+          float error_budget;
+        };
+        for (const Kind kind : {Kind{"prompt", Phase::kPrompt, kDefaultErrorBudget},
+                                Kind{"reply", Phase::kGenerated, kDefaultErrorBudget},
+                                Kind{"fast", Phase::kPrompt, kAnyError}}) {
+          const Work work = {type, shape.n_in, shape.n_out, rows, kind.phase, kind.error_budget};
           const std::string name =
-              fmt::format("{}/{}/{}/{}/{}", Name(type), shape.n_in, shape.n_out, rows,
-                          phase == Phase::kPrompt ? "prompt" : "reply");
+              fmt::format("{}/{}/{}/{}/{}", Name(type), shape.n_in, shape.n_out, rows, kind.name);
           benchmark::RegisterBenchmark(
               name.c_str(), [=](benchmark::State& state) { Packed(state, work, false); });
           if (rows == 512 && type == DType::kQ4_0) {

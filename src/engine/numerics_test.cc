@@ -16,13 +16,14 @@ namespace {
 
 using Rows = std::vector<std::vector<float>>;
 
-std::unique_ptr<Engine> Load(const std::string& path, Numerics numerics) {
+std::unique_ptr<Engine> Load(const std::string& path, Numerics numerics, int64_t chunk = 0) {
   EngineConfig config;
   config.model = path;
   config.context = 512;
   config.n_parallel = 1;
   config.cache_type_k = config.cache_type_v = KvType::kF32;
   config.numerics = numerics;
+  config.chunk = chunk;
   return Engine::Load(config).value();
 }
 
@@ -70,6 +71,17 @@ TEST_P(NumericsOf, PromptsAndRepliesStayCloseToFloat) {
   const double kl = MeanKl(want, Score(*fast, ids, kFirst, false));
   EXPECT_LE(kl, 0.016);
   EXPECT_GT(kl, 1e-4) << "fast is as exact as the default: then why have it?";
+}
+
+TEST_P(NumericsOf, FastPromptsHaveTheSameBitsForAnyChunk) {
+  const Result<std::string> path = ResolveModel(GetParam());
+  if (!path) GTEST_SKIP() << path.error().message;
+  std::vector<TokenId> ids(60);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(1000 + 37 * i);
+  const Rows want = Score(*Load(*path, Numerics::kFast), ids, 40, false);
+  for (const int64_t chunk : {1, 7, 32}) {
+    EXPECT_EQ(Score(*Load(*path, Numerics::kFast, chunk), ids, 40, false), want) << chunk;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, NumericsOf, testing::Values("smollm2", "gemma3-270m"),

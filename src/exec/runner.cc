@@ -14,7 +14,7 @@ namespace lucid {
 namespace {
 
 float ErrorBudget(Numerics numerics) {
-  return numerics == Numerics::kFast ? 1.0f : kDefaultErrorBudget;
+  return numerics == Numerics::kFast ? kAnyError : kDefaultErrorBudget;
 }
 
 }  // namespace

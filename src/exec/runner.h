@@ -28,7 +28,7 @@ namespace lucid {
 // How the products of quantised weights are computed on the CPU (docs/adr/0010).
 enum class Numerics : int8_t {
   kDefault,  // exact sums of activations, rounded within an error budget
-  kFast,     // activations of a single plane of bytes
+  kFast,     // activations of single bytes, for prompts weights too where docs/adr/0016 says so
   kFloat,    // float32 activations and weights; quantised ones are not packed
 };
 

@@ -117,6 +117,8 @@ struct AddRmsNormArgs {
 
 // docs/performance.md: what it costs in KL divergence, and in speed.
 constexpr float kDefaultErrorBudget = 1.5e-4f;
+// Activations need be no more than bytes, with scales as a kernel likes them (--numerics fast).
+constexpr float kAnyError = 1.0f;
 
 // y[rows, n_out] = x[rows, n_in] * w^T + bias.
 struct LinearArgs {

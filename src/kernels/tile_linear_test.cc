@@ -11,6 +11,7 @@
 #include "kernels/cpu/tables.h"
 #include "kernels/kernel_test_util.h"
 #include "kernels/packed.h"
+#include "kernels/phase_test_util.h"
 
 namespace lucid {
 namespace {
@@ -45,78 +46,6 @@ class TileLinear : public testing::TestWithParam<TileTable> {
 INSTANTIATE_TEST_SUITE_P(On, TileLinear, testing::ValuesIn(kTileTables),
                          [](const auto& param) { return std::string(param.param.name); });
 
-std::vector<DType> PackedTypes() {
-  std::vector<DType> types;
-  for (const DTypeInfo& info : AllDTypes()) {
-    const PackedForm* form = FindPackedForm(info.type);
-    if (form != nullptr && !form->plain()) types.push_back(info.type);
-  }
-  return types;
-}
-
-const Kernel& KernelFrom(const KernelTable& table, KernelOp op, const void* args) {
-  for (const Kernel& kernel : table.kernels) {
-    if (kernel.op == op && (kernel.refuse == nullptr || kernel.refuse(args) == nullptr)) {
-      return kernel;
-    }
-  }
-  ADD_FAILURE() << table.isa << " has no kernel for " << Name(op);
-  return table.kernels.front();
-}
-
-struct TileCase {
-  Weights w;
-  std::vector<std::byte> packed;
-  std::vector<float> x, bias, y;
-  LinearArgs args;
-  TileCase(DType type, int64_t n_out, int64_t n_in, int64_t rows, bool with_bias) {
-    w = RandomWeights(type, n_out, n_in, static_cast<uint32_t>(n_out + n_in));
-    packed.resize(static_cast<size_t>(PackedBytes(w.tensor)));
-    PackStrips(w.tensor, 0, (n_out + kStripRows - 1) / kStripRows, packed.data());
-    x = RandomFloats(static_cast<size_t>(rows * n_in), 7);
-    bias = RandomFloats(static_cast<size_t>(n_out), 8);
-    y.assign(static_cast<size_t>(rows * n_out), NAN);
-    args.w = w.tensor;
-    args.packed = packed.data();
-    args.bias = with_bias ? bias.data() : nullptr;
-    args.x = x.data();
-    args.y = y.data();
-  }
-  std::vector<float> Run(const KernelTable& table, const StepView& step, int threads) {
-    std::fill(y.begin(), y.end(), NAN);
-    RunAs(KernelFrom(table, KernelOp::kLinear, &args), &args, step, threads);
-    return {y.begin(), y.begin() + step.n_tokens * w.tensor.rows()};
-  }
-  // Every row on its own.
-  std::vector<float> RunRows(const KernelTable& table, const StepView& step) {
-    std::vector<float> all;
-    const float* const first = args.x;
-    for (int32_t r = 0; r < step.n_tokens; ++r) {
-      args.x = first + r * w.tensor.cols();
-      StepView one = TokensStep(1);
-      one.phases = step.phases + r;
-      const std::vector<float> row = Run(table, one, 1);
-      all.insert(all.end(), row.begin(), row.end());
-    }
-    args.x = first;
-    return all;
-  }
-};
-
-struct PhasedStep {
-  std::vector<Phase> phases;
-  StepView view;
-  // `pattern`: 'p' and 'g' over and over.
-  PhasedStep(int32_t n, std::string_view pattern) {
-    for (int32_t i = 0; i < n; ++i) {
-      const char c = pattern[static_cast<size_t>(i) % pattern.size()];
-      phases.push_back(c == 'p' ? Phase::kPrompt : Phase::kGenerated);
-    }
-    view = TokensStep(n);
-    view.phases = phases.data();
-  }
-};
-
 // Some scales of MXFP4 make denormal numbers.
 float Flush(float x) {
   return std::fabs(x) < 0x1p-126f ? 0.0f : x;
@@ -132,7 +61,7 @@ float Bf16(float x) {
 }
 
 // What a prompt's row is defined as.
-std::vector<float> Defined(const TileCase& c, int64_t rows) {
+std::vector<float> Defined(const PhasedCase& c, int64_t rows) {
   const int64_t n_in = c.w.tensor.cols();
   const int64_t n_out = c.w.tensor.rows();
   std::vector<float> w(static_cast<size_t>(n_in));
@@ -162,23 +91,20 @@ std::vector<float> Defined(const TileCase& c, int64_t rows) {
 }
 
 TEST_P(TileLinear, APromptsRowIsTheSumInItsOrderForEveryTypeAndShape) {
-  for (const DType type : PackedTypes()) {
+  for (const DType type : QuantisedPackedTypes()) {
     const int64_t unit = Info(type).block_elems;
     // One block; a tail of a tile of 256; more than are unpacked at a time.
     for (const int64_t n_in : {unit, unit == 32 ? 18 * unit : 3 * unit, 2048 + 2 * unit}) {
       for (const int64_t n_out : {1, 37, 150}) {
         const int32_t rows = n_out == 1 ? 45 : n_out == 37 ? 17 : 5;
-        TileCase c(type, n_out, n_in, rows, n_out == 37);
+        PhasedCase c(type, n_out, n_in, rows, n_out == 37);
         const std::vector<float> got = c.Run(Table(), PhasedStep(rows, "p").view, 2);
         const std::string what = fmt::format("{} [{}, {}] x {}", Name(type), n_out, n_in, rows);
         ExpectSameBits(got, Defined(c, rows), what);
-        LinearArgs plain = c.args;
-        plain.packed = nullptr;
-        RunAs(KernelOf("reference", KernelOp::kLinear, &plain), &plain, TokensStep(rows), 1);
         // Two roundings to 8 bits for each product.
         const double tolerance =
             std::ldexp(1.0, -6) * std::sqrt(static_cast<double>(n_in)) * c.w.max;
-        ExpectNear(got, c.y, 0, tolerance, what);
+        ExpectNear(got, c.Reference(rows), 0, tolerance, what);
       }
     }
   }
@@ -187,9 +113,9 @@ TEST_P(TileLinear, APromptsRowIsTheSumInItsOrderForEveryTypeAndShape) {
 TEST_P(TileLinear, ARowHasTheSameBitsAloneAndAmongOthersAndForAnyNumberOfThreads) {
   constexpr int32_t kRows = 70;
   constexpr int64_t kOut = 77;
-  for (const DType type : PackedTypes()) {
+  for (const DType type : QuantisedPackedTypes()) {
     const int64_t n_in = Info(type).block_elems == 32 ? 32 * 67 : 256 * 9;
-    TileCase c(type, kOut, n_in, kRows, true);
+    PhasedCase c(type, kOut, n_in, kRows, true);
     // Runs of both phases, of every kind of tail.
     PhasedStep step(kRows,
                     "ggpppppppppppppppppppppppppppppppppppppppppppgggggggpgpppppppppppppppp");
@@ -207,7 +133,7 @@ TEST_P(TileLinear, ARowHasTheSameBitsAloneAndAmongOthersAndForAnyNumberOfThreads
 
 TEST_P(TileLinear, ARowHasTheSameBitsForAnyNumberOfRows) {
   constexpr int32_t kRows = 70;
-  TileCase c(DType::kQ4_K, 33, 512, kRows, false);
+  PhasedCase c(DType::kQ4_K, 33, 512, kRows, false);
   const PhasedStep all(kRows, "p");
   const std::vector<float> alone = c.RunRows(Table(), all.view);
   for (int32_t rows = 1; rows <= kRows; ++rows) {
@@ -218,7 +144,7 @@ TEST_P(TileLinear, ARowHasTheSameBitsForAnyNumberOfRows) {
 
 TEST_P(TileLinear, RowsOfRepliesAndOfLogitsAreThoseOfTheIntegerKernels) {
   constexpr int32_t kRows = 21;
-  TileCase c(DType::kQ5_0, 53, 480, kRows, true);
+  PhasedCase c(DType::kQ5_0, 53, 480, kRows, true);
   const PhasedStep replies(kRows, "g");
   const std::vector<float> want = c.Run(GetParam().replies(), replies.view, 1);
   ExpectSameBits(c.Run(Table(), replies.view, 2), want, "all of replies");
@@ -236,8 +162,8 @@ TEST_P(TileLinear, RowsOfRepliesAndOfLogitsAreThoseOfTheIntegerKernels) {
 }
 
 TEST_P(TileLinear, AllTablesAgreeToTheBit) {
-  for (const DType type : PackedTypes()) {
-    TileCase c(type, 48, 768, 35, true);
+  for (const DType type : QuantisedPackedTypes()) {
+    PhasedCase c(type, 48, 768, 35, true);
     const PhasedStep step(35, "p");
     ExpectSameBits(c.Run(Table(), step.view, 1), c.Run(GenericTileKernels(), step.view, 1),
                    std::string(Name(type)));
@@ -246,7 +172,7 @@ TEST_P(TileLinear, AllTablesAgreeToTheBit) {
 
 TEST_P(TileLinear, ARowThatIsNoNumberSpoilsNoOther) {
   for (const float bad : {NAN, INFINITY, -INFINITY, 3.4e38f}) {
-    TileCase c(DType::kQ4_K, 20, 512, 8, false);
+    PhasedCase c(DType::kQ4_K, 20, 512, 8, false);
     const PhasedStep step(8, "pppppppg");
     const std::vector<float> want = c.Run(Table(), step.view, 1);
     c.x[3 * 512 + 100] = bad;
@@ -262,7 +188,7 @@ TEST_P(TileLinear, ARowThatIsNoNumberSpoilsNoOther) {
 }
 
 TEST_P(TileLinear, TakesZerosDenormalsAndExtremeScales) {
-  TileCase c(DType::kQ4_0, 16, 128, 4, false);
+  PhasedCase c(DType::kQ4_0, 16, 128, 4, false);
   for (int64_t i = 0; i < 128; ++i) {
     c.x[static_cast<size_t>(i)] = 0.0f;
     c.x[static_cast<size_t>(128 + i)] = i % 2 == 0 ? 1e-41f : -1.17e-38f;
@@ -276,12 +202,12 @@ TEST_P(TileLinear, TakesZerosDenormalsAndExtremeScales) {
 }
 
 TEST_P(TileLinear, AGroupEqualsItsMembers) {
-  TileCase q(DType::kQ4_0, 48, 256, 40, true);
-  TileCase k(DType::kQ4_K, 19, 256, 40, false);
-  TileCase v(DType::kQ6_K, 7, 256, 40, false);
+  PhasedCase q(DType::kQ4_0, 48, 256, 40, true);
+  PhasedCase k(DType::kQ4_K, 19, 256, 40, false);
+  PhasedCase v(DType::kQ6_K, 7, 256, 40, false);
   LinearGroupArgs group;
   group.count = 3;
-  TileCase* members[] = {&q, &k, &v};
+  PhasedCase* members[] = {&q, &k, &v};
   for (int i = 0; i < 3; ++i) {
     members[i]->args.x = q.x.data();
     group.linear[i] = members[i]->args;
@@ -289,9 +215,9 @@ TEST_P(TileLinear, AGroupEqualsItsMembers) {
   for (const int32_t rows : {1, 5, 40}) {
     const PhasedStep step(rows, "ppppg");
     std::vector<std::vector<float>> want;
-    for (TileCase* c : members) want.push_back(c->Run(Table(), step.view, 1));
+    for (PhasedCase* c : members) want.push_back(c->Run(Table(), step.view, 1));
     for (int threads = 1; threads <= 5; ++threads) {
-      for (TileCase* c : members) std::fill(c->y.begin(), c->y.end(), NAN);
+      for (PhasedCase* c : members) std::fill(c->y.begin(), c->y.end(), NAN);
       RunAs(KernelFrom(Table(), KernelOp::kLinearGroup, &group), &group, step.view, threads);
       for (size_t i = 0; i < 3; ++i) {
         const auto n = rows * members[i]->w.tensor.rows();
@@ -305,8 +231,8 @@ TEST_P(TileLinear, AGroupEqualsItsMembers) {
 TEST_P(TileLinear, GluIsTheActivationOfItsTwoProducts) {
   constexpr int32_t kRows = 37;
   constexpr int64_t kOut = 299, kIn = 2112;
-  TileCase gate(DType::kQ4_1, kOut, kIn, kRows, true);
-  TileCase up(DType::kQ5_0, kOut, kIn, kRows, true);
+  PhasedCase gate(DType::kQ4_1, kOut, kIn, kRows, true);
+  PhasedCase up(DType::kQ5_0, kOut, kIn, kRows, true);
   up.args.x = gate.args.x;
   std::vector<float> y(kRows * kOut);
   const GluLinearArgs args{gate.args, up.args, y.data(), Activation::kRelu};
@@ -325,13 +251,13 @@ TEST_P(TileLinear, GluIsTheActivationOfItsTwoProducts) {
 }
 
 TEST_P(TileLinear, ComputesNothingForNoRows) {
-  TileCase c(DType::kQ4_0, 16, 32, 1, false);
+  PhasedCase c(DType::kQ4_0, 16, 32, 1, false);
   EXPECT_TRUE(c.Run(Table(), PhasedStep(0, "p").view, 2).empty());
   EXPECT_TRUE(std::isnan(c.y[0]));
 }
 
 TEST_P(TileLinear, RefusesWeightsThatAreNotPacked) {
-  TileCase c(DType::kQ4_0, 16, 32, 1, false);
+  PhasedCase c(DType::kQ4_0, 16, 32, 1, false);
   c.args.packed = nullptr;
   const GluLinearArgs glu{c.args, c.args, c.y.data(), Activation::kRelu};
   LinearGroupArgs group;

@@ -68,5 +68,47 @@ inline Floats ToFloats(Ints a) {
   return {{_mm512_cvtepi32_ps(a.v)}};
 }
 
+// --- folded scales (folded_panel-inl.h) ---
+
+// The four bytes at q, or the integer, for each of the 16 rows.
+inline Bytes FourOfAll(const int8_t* q) {
+  return {_mm512_set1_epi32(LoadFour(q))};
+}
+inline Ints IntsOfAll(const uint8_t* p) {
+  int32_t i;
+  memcpy(&i, p, sizeof(i));
+  return {_mm512_set1_epi32(i)};
+}
+// sum += the dot product of unsigned w and signed x. In a loop around intrinsics GCC 12 copies
+// every sum to another register and back, which takes as long as the products.
+[[gnu::always_inline]] inline void AddDot(Ints& sum, Bytes w, Bytes x) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.v) : "v"(w.v), "v"(x.v));
+}
+
+// Of codes c, value / unit = scaled * (c - taken_off) + added: 16-bit numbers for each row, twice.
+struct Factors {
+  __m512i scale;
+  __m512i add;
+};
+inline __m512i BothHalves(__m512i a) {
+  return _mm512_mask_mov_epi16(a, 0xaaaaaaaau, _mm512_slli_epi32(a, 16));
+}
+inline Factors FactorsOf(const Floats& scaled, const Floats& added, int32_t taken_off) {
+  const __m512i scale = _mm512_cvtps_epi32(scaled.v[0]);
+  const __m512i off = _mm512_mullo_epi16(scale, _mm512_set1_epi32(taken_off));
+  const __m512i half_and_128 = _mm512_set1_epi32(128 * 256 + 128);
+  const __m512i add = _mm512_add_epi32(_mm512_cvtps_epi32(added.v[0]), half_and_128);
+  return {BothHalves(scale), BothHalves(_mm512_sub_epi16(add, off))};
+}
+// 128 + value / unit of 64 codes, in 8.8 bits, rounded to 8.
+inline Bytes FoldCodes(Bytes codes, const Factors& f) {
+  const __m512i low = _mm512_set1_epi16(0xff);
+  const __m512i even = _mm512_mullo_epi16(_mm512_and_si512(codes.v, low), f.scale);
+  const __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(codes.v, 8), f.scale);
+  const __m512i even_byte = _mm512_srli_epi16(_mm512_add_epi16(even, f.add), 8);
+  const __m512i odd_byte = _mm512_add_epi16(odd, f.add);
+  return {_mm512_mask_mov_epi8(even_byte, 0xaaaaaaaaaaaaaaaau, odd_byte)};
+}
+
 }  // namespace
 }  // namespace lucid::LUCID_ISA

@@ -15,13 +15,20 @@
 #include "kernels/cpu/dot_avx512vnni.h"
 
 #include "kernels/cpu/experts_packed-inl.h"
+#include "kernels/cpu/folded_linear-inl.h"
 #include "kernels/cpu/packed_linear-inl.h"
 #include "kernels/cpu/tables.h"
 
 namespace lucid {
 namespace avx512vnni {
 namespace {
-constexpr Kernel kKernels[] = {LUCID_PACKED_KERNELS("avx512vnni"),
+constexpr Kernel kReplyKernels[] = {LUCID_PACKED_KERNELS("avx512vnni")};
+constexpr KernelTable kReplyTable = {"avx512vnni", kReplyKernels};
+const KernelTable& Replies() {
+  return kReplyTable;
+}
+constexpr Kernel kKernels[] = {LUCID_FOLDED_KERNELS("avx512vnni", Replies),
+                               LUCID_PACKED_KERNELS("avx512vnni"),
                                LUCID_EXPERT_KERNELS(PackedExperts, "packed_", "avx512vnni")};
 constexpr KernelTable kTable = {"avx512vnni", kKernels};
 }  // namespace

@@ -7,6 +7,7 @@
 //   kOffset         subtracted from the unsigned number of the planes to get q
 //   kSigned         the planes hold q itself, as signed bytes (kOffset = 0)
 //   kWords          plane words of a row's block
+//   kLargest        largest magnitude that the planes can hold
 //   T::Group<g>(p)  columns 4g to 4g + 3 of the block whose planes are at p
 //   T::Scales(p, blocks, scale, add)   [blocks * kSubBlocks][16] floats from the scales at p
 // A product of a scale and a small integer is exact in float32.
@@ -41,6 +42,7 @@ inline Bytes CrumbGroup(const uint8_t* p) {
 
 struct NibblePlanes {
   static constexpr int kWords = 4;
+  static constexpr int kLargest = 15;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return NibbleGroup<kGroup>(p);
@@ -48,6 +50,7 @@ struct NibblePlanes {
 };
 struct NibbleBitPlanes {
   static constexpr int kWords = 5;
+  static constexpr int kLargest = 31;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return Or(NibbleGroup<kGroup>(p), BitGroup<kGroup, 4>(p + 4 * kPlaneBytes));
@@ -55,6 +58,7 @@ struct NibbleBitPlanes {
 };
 struct NibbleCrumbPlanes {
   static constexpr int kWords = 6;
+  static constexpr int kLargest = 63;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return Or(NibbleGroup<kGroup>(p), CrumbGroup<kGroup, 4>(p + 4 * kPlaneBytes));
@@ -62,6 +66,7 @@ struct NibbleCrumbPlanes {
 };
 struct CrumbPlanes {
   static constexpr int kWords = 2;
+  static constexpr int kLargest = 3;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return CrumbGroup<kGroup, 0>(p);
@@ -69,6 +74,7 @@ struct CrumbPlanes {
 };
 struct CrumbBitPlanes {
   static constexpr int kWords = 3;
+  static constexpr int kLargest = 7;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return Or(CrumbGroup<kGroup, 0>(p), BitGroup<kGroup, 2>(p + 2 * kPlaneBytes));
@@ -76,6 +82,7 @@ struct CrumbBitPlanes {
 };
 struct BytePlanes {
   static constexpr int kWords = 8;
+  static constexpr int kLargest = 128;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return LoadBytes(p + kGroup * kPlaneBytes);
@@ -96,6 +103,7 @@ constexpr LevelTable kE2m1Table = CopyOf(kE2m1Doubled);
 
 struct Iq4Planes {
   static constexpr int kWords = 4;
+  static constexpr int kLargest = 127;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return Lookup(kIq4Table.v, NibbleGroup<kGroup>(p));
@@ -103,6 +111,7 @@ struct Iq4Planes {
 };
 struct E2m1Planes {
   static constexpr int kWords = 4;
+  static constexpr int kLargest = 12;
   template <int kGroup>
   static inline Bytes Group(const uint8_t* p) {
     return Lookup(kE2m1Table.v, NibbleGroup<kGroup>(p));

@@ -1,6 +1,5 @@
 // Linear, LinearGroup and GluLinear of packed weights on tiles of bfloat16 pairs, for rows of
-// prompts. Rows of replies, and of logits, go to the integer kernels of another table: a step may
-// hold both, and then each run of consecutive rows of one phase goes its way.
+// prompts (prompt_linear-inl.h says where those of replies go).
 //
 // A first pass rounds the activations of prompts to bfloat16, in the order of a tile. Then every
 // thread takes some strips of rows of the matrix: a panel of them is unpacked to bfloat16 in the
@@ -15,10 +14,10 @@
 
 #include "kernels/args.h"
 #include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/prompt_linear-inl.h"
 #include "kernels/cpu/tile_unpack-inl.h"
 #include "kernels/packed.h"
 #include "kernels/split.h"
-#include "kernels/table.h"
 
 namespace lucid::LUCID_ISA {
 namespace {
@@ -26,8 +25,8 @@ namespace {
 // Sizes are of the sums and operands of one thread: 16 KB of activations stay in the first-level
 // cache while the panel passes by; the panel and its sums for 512 rows take 768 KB of the second.
 constexpr int64_t kBlockRows = 2 * kTileRows;  // of 2 x 2 tiles of sums
-constexpr int64_t kPanelStrips = 4 * kPairStrips;
-constexpr int64_t kPanelWidth = kPanelStrips * kStripRows;
+constexpr int64_t kTilePanelStrips = 4 * kPairStrips;
+constexpr int64_t kPanelWidth = kTilePanelStrips * kStripRows;
 constexpr int64_t kPanelSteps = 64;  // of 32 columns: 2048 columns are unpacked at a time
 constexpr int64_t kSliceSteps = 8;   // summed before the next pair of strips
 
@@ -37,7 +36,6 @@ struct TileProduct {
   StripTiles shape;
   int64_t strip_bytes;
   int64_t n_out;
-  int64_t strips;
   const float* bias;
 };
 inline TileProduct TileProductOf(const LinearArgs& a) {
@@ -50,59 +48,21 @@ inline TileProduct TileProductOf(const LinearArgs& a) {
           {n_in / kPackedBlock, form->TileBytes(8), form->scale_bytes(8), form->scale_bytes(rest)},
           form->StripBytes(n_in),
           n_out,
-          (n_out + kStripRows - 1) / kStripRows,
           a.bias};
 }
 
 // --- rows ---
 
-// Consecutive rows of one phase.
-struct RowRun {
-  int64_t begin;
-  int64_t rows;  // 0: the step is over
-  bool prompt;
-};
-inline RowRun RunFrom(const StepView& step, int64_t begin) {
-  RowRun run = {begin, 0, begin < step.n_tokens && step.phases[begin] == Phase::kPrompt};
-  while (begin + run.rows < step.n_tokens &&
-         (step.phases[begin + run.rows] == Phase::kPrompt) == run.prompt) {
-    ++run.rows;
-  }
-  return run;
-}
-inline bool HasPrompts(const StepView& step, RowAxis axis) {
-  if (axis == RowAxis::kOutputs || step.phases == nullptr) return false;
-  const RowRun first = RunFrom(step, 0);
-  return first.prompt || first.rows < step.n_tokens;
-}
-
 // Rounded activations of a step by row; those of a run are tiles `a` of up to 16 rows, the 32
 // columns of a step after those of the one before.
-struct TileRows {
-  uint8_t* data;
-  int64_t steps;
-  int64_t RowBytes() const { return steps * 64; }
-  uint8_t* At(int64_t row) const { return data + row * RowBytes(); }
-};
-inline TileRows TileRowsOf(const LinearArgs& a, const ThreadSlot& thread) {
-  return {reinterpret_cast<uint8_t*>(thread.shared) + kSharedCounterBytes,
-          a.w.shape[1] / kPackedBlock};
+inline int64_t TileRowBytes(int64_t n_in) {
+  return n_in / kPackedBlock * 64;
 }
-
 inline void RoundTile(const float* x, int64_t rows, int64_t steps, uint8_t* to) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t k = 0; k < steps; ++k) {
       StoreRowOfA(x + (r * steps + k) * kPackedBlock, to + (k * rows + r) * 64);
     }
-  }
-}
-// This thread's share of a run.
-inline void RoundRun(const LinearArgs& a, const RowRun& run, const ThreadSlot& thread) {
-  const TileRows to = TileRowsOf(a, thread);
-  const Share share = ShareOf(run.rows, kTileRows, thread);
-  for (int64_t r = share.begin; r < share.end; r += kTileRows) {
-    const int64_t row = run.begin + r;
-    RoundTile(a.x + row * a.w.shape[1], Least(kTileRows, run.rows - r), to.steps, to.At(row));
   }
 }
 
@@ -115,7 +75,7 @@ struct TileScratch {
   float* sums;
   float* up;  // [rows][kPanelWidth]: GluLinear's second product
 };
-constexpr int64_t kTilePanelBytes = kPanelStrips * kPanelSteps * kTileBytes;
+constexpr int64_t kTilePanelBytes = kTilePanelStrips * kPanelSteps * kTileBytes;
 inline size_t TileScratchBytes(int64_t rows) {
   return static_cast<size_t>(kTilePanelBytes + 2 * rows * kPanelWidth * 4);
 }
@@ -129,7 +89,7 @@ inline TileScratch TileScratchOf(const ThreadSlot& thread, int64_t rows) {
 struct RowBlock {
   const uint8_t* a[2];
   int64_t rows[2];  // 16 at most; [1] may be 0
-  RowBlock(const TileRows& x, const RowRun& run, int64_t begin, int64_t step) {
+  RowBlock(const RoundedPrompts& x, const RowRun& run, int64_t begin, int64_t step) {
     for (int i = 0; i < 2; ++i) {
       const int64_t first = begin + i * kTileRows;
       rows[i] = first < run.rows ? Least(kTileRows, run.rows - first) : 0;
@@ -177,7 +137,7 @@ void SumPair(Tiles& tiles, const RowBlock& block, const uint8_t* w, int64_t step
 
 // The rows of a run against steps [step, step + steps) of a panel.
 template <typename Tiles>
-void SumPanel(Tiles& tiles, const TileRows& x, const RowRun& run, int64_t step, int64_t steps,
+void SumPanel(Tiles& tiles, const RoundedPrompts& x, const RowRun& run, int64_t step, int64_t steps,
               int64_t strips, const TileScratch& scratch) {
   for (int64_t m = 0; m < run.rows; m += kBlockRows) {
     float* sums = scratch.sums + (run.begin + m) * kPanelWidth;
@@ -198,15 +158,9 @@ void SumPanel(Tiles& tiles, const TileRows& x, const RowRun& run, int64_t step, 
   }
 }
 
-// Where results go: column n of row m is y[m * ldy + n].
-struct TileDestination {
-  float* y;
-  int64_t ldy;
-};
-
 // The sums of the strips [begin, end) to their place, bias added.
 inline void PutSums(const TileProduct& p, const RowRun& run, int64_t begin, int64_t end,
-                    const float* all_sums, const TileDestination& to) {
+                    const float* all_sums, const PromptDestination& to) {
   for (int64_t m = 0; m < run.rows; ++m) {
     const int64_t first = m / kBlockRows * kBlockRows;
     const int64_t rows = Least(kBlockRows, run.rows - first);
@@ -221,12 +175,13 @@ inline void PutSums(const TileProduct& p, const RowRun& run, int64_t begin, int6
   }
 }
 
-// Strips [begin, end), kPanelStrips at most, for all rows of prompts.
+// Strips [begin, end), kTilePanelStrips at most, for all rows of prompts.
 template <typename Tiles>
-void TilePanel(Tiles& tiles, const TileProduct& p, const StepView& step, const TileRows& x,
-               int64_t begin, int64_t end, const TileDestination& to, const TileScratch& scratch) {
-  for (int64_t k = 0; k < x.steps; k += kPanelSteps) {
-    const int64_t steps = Least(kPanelSteps, x.steps - k);
+void TilePanel(Tiles& tiles, const TileProduct& p, const StepView& step, const RoundedPrompts& x,
+               int64_t begin, int64_t end, const PromptDestination& to,
+               const TileScratch& scratch) {
+  for (int64_t k = 0; k < p.shape.steps; k += kPanelSteps) {
+    const int64_t steps = Least(kPanelSteps, p.shape.steps - k);
     // A pair without a second strip repeats the last one; those sums go nowhere.
     const int64_t strips = (end - begin + 1) / kPairStrips * kPairStrips;
     for (int64_t s = 0; s < strips; ++s) {
@@ -234,217 +189,55 @@ void TilePanel(Tiles& tiles, const TileProduct& p, const StepView& step, const T
       p.unpack(p.w + Least(begin + s, end - 1) * p.strip_bytes, p.shape, k, k + steps,
                panel + s % kPairStrips * kTileBytes);
     }
-    for (RowRun run = RunFrom(step, 0); run.rows > 0; run = RunFrom(step, run.begin + run.rows)) {
-      if (run.prompt) SumPanel(tiles, x, run, k, steps, strips, scratch);
-    }
+    ForPrompts(step,
+               [&](const RowRun& run) { SumPanel(tiles, x, run, k, steps, strips, scratch); });
   }
-  for (RowRun run = RunFrom(step, 0); run.rows > 0; run = RunFrom(step, run.begin + run.rows)) {
-    if (run.prompt) PutSums(p, run, begin, end, scratch.sums, to);
-  }
+  ForPrompts(step, [&](const RowRun& run) { PutSums(p, run, begin, end, scratch.sums, to); });
 }
+
+// The method of prompts (prompt_linear-inl.h).
 template <typename Tiles>
-void TileStrips(Tiles& tiles, const TileProduct& p, const StepView& step, const TileRows& x,
-                int64_t begin, int64_t end, const TileDestination& to, const TileScratch& scratch) {
-  for (int64_t s = begin; s < end; s += kPanelStrips) {
-    TilePanel(tiles, p, step, x, s, Least(s + kPanelStrips, end), to, scratch);
-  }
-}
+class OnTiles {
+ public:
+  static constexpr int64_t kUnit = kPairStrips;
+  static constexpr int64_t kPanelStrips = kTilePanelStrips;
+  ~OnTiles() { tiles_.Release(); }
 
-// --- the ops ---
-
-// What an op is here: its arguments, those of its rows from `begin` on, and its prompts.
-struct LinearOnTiles {
-  using Args = LinearArgs;
-  static constexpr KernelOp kOp = KernelOp::kLinear;
-  static const LinearArgs& First(const Args& a) { return a; }
-  static Args From(Args a, int64_t begin) {
-    a.x += begin * a.w.shape[1];
-    if (a.y != nullptr) a.y += begin * a.w.shape[0];
-    return a;
+  static const char* Refuse(const LinearArgs& a) {
+    if (FindUnpack(a.w.dtype) != nullptr) return nullptr;
+    return "wants packed weights of a type that it unpacks to bfloat16";
   }
-  static bool Takes(const Args& a) {
-    return a.packed != nullptr && FindUnpack(a.w.dtype) != nullptr;
+  static int64_t RowBytes(int64_t n_in) { return TileRowBytes(n_in); }
+  static void Round(const LinearArgs& a, const RowRun& run, const ThreadSlot& thread) {
+    const RoundedPrompts to = RoundedPromptsOf<OnTiles>(a, thread);
+    const int64_t n_in = a.w.shape[1];
+    const Share share = ShareOf(run.rows, kTileRows, thread);
+    for (int64_t r = share.begin; r < share.end; r += kTileRows) {
+      const int64_t row = run.begin + r;
+      RoundTile(a.x + row * n_in, Least(kTileRows, run.rows - r), n_in / kPackedBlock, to.At(row));
+    }
   }
-  template <typename Tiles>
-  static void Prompts(Tiles& tiles, const Args& a, const StepView& step, const ThreadSlot& thread) {
+  static size_t ScratchBytes(int64_t rows) { return TileScratchBytes(rows); }
+  static float* Up(const ThreadSlot& thread, int64_t rows) {
+    return TileScratchOf(thread, rows).up;
+  }
+  void Strips(const LinearArgs& a, const StepView& step, const ThreadSlot& thread, int64_t begin,
+              int64_t end, const PromptDestination& to) {
     const TileProduct p = TileProductOf(a);
-    const Share share = ShareOf(p.strips, kPairStrips, thread);
-    TileStrips(tiles, p, step, TileRowsOf(a, thread), share.begin, share.end, {a.y, p.n_out},
-               TileScratchOf(thread, step.n_tokens));
-  }
-};
-
-// The threads share the strips of all members laid end to end.
-struct GroupOnTiles {
-  using Args = LinearGroupArgs;
-  static constexpr KernelOp kOp = KernelOp::kLinearGroup;
-  static const LinearArgs& First(const Args& a) { return a.linear[0]; }
-  static Args From(Args a, int64_t begin) {
-    for (int32_t i = 0; i < a.count; ++i) a.linear[i] = LinearOnTiles::From(a.linear[i], begin);
-    return a;
-  }
-  static bool Takes(const Args& a) {
-    for (int32_t i = 0; i < a.count; ++i) {
-      if (!LinearOnTiles::Takes(a.linear[i])) return false;
-    }
-    return true;
-  }
-  static int64_t Strips(const LinearArgs& a) {
-    constexpr int64_t kColumns = kPairStrips * kStripRows;
-    return (a.w.shape[0] + kColumns - 1) / kColumns * kPairStrips;
-  }
-  template <typename Tiles>
-  static void Prompts(Tiles& tiles, const Args& a, const StepView& step, const ThreadSlot& thread) {
-    int64_t total = 0;
-    for (int32_t i = 0; i < a.count; ++i) total += Strips(a.linear[i]);
-    const Share share = ShareOf(total, kPairStrips, thread);
-    const TileRows x = TileRowsOf(a.linear[0], thread);
-    int64_t first = 0;
-    for (int32_t i = 0; i < a.count; ++i) {
-      const TileProduct p = TileProductOf(a.linear[i]);
-      const int64_t begin = share.begin > first ? share.begin - first : 0;
-      TileStrips(tiles, p, step, x, begin, Least(share.end - first, p.strips),
-                 {a.linear[i].y, p.n_out}, TileScratchOf(thread, step.n_tokens));
-      first += Strips(a.linear[i]);
+    const RoundedPrompts x = RoundedPromptsOf<OnTiles>(a, thread);
+    for (int64_t s = begin; s < end; s += kPanelStrips) {
+      TilePanel(tiles_, p, step, x, s, Least(s + kPanelStrips, end), to,
+                TileScratchOf(thread, step.n_tokens));
     }
   }
+
+ private:
+  Tiles tiles_;
 };
-
-// Gate and up of a panel, then both combined while they are in cache.
-struct GluOnTiles {
-  using Args = GluLinearArgs;
-  static constexpr KernelOp kOp = KernelOp::kGluLinear;
-  static const LinearArgs& First(const Args& a) { return a.gate; }
-  static Args From(Args a, int64_t begin) {
-    a.y += begin * a.gate.w.shape[0];
-    a.gate = LinearOnTiles::From(a.gate, begin);
-    a.up = LinearOnTiles::From(a.up, begin);
-    return a;
-  }
-  static bool Takes(const Args& a) {
-    return LinearOnTiles::Takes(a.gate) && LinearOnTiles::Takes(a.up);
-  }
-  template <typename Tiles>
-  static void Prompts(Tiles& tiles, const Args& a, const StepView& step, const ThreadSlot& thread) {
-    const TileProduct gate = TileProductOf(a.gate);
-    const TileProduct up = TileProductOf(a.up);
-    const TileRows x = TileRowsOf(a.gate, thread);
-    const TileScratch scratch = TileScratchOf(thread, step.n_tokens);
-    const Share share = ShareOf(gate.strips, kPairStrips, thread);
-    for (int64_t s = share.begin; s < share.end; s += kPanelStrips) {
-      const int64_t end = Least(s + kPanelStrips, share.end);
-      const int64_t n = s * kStripRows;
-      TilePanel(tiles, gate, step, x, s, end, {a.y, gate.n_out}, scratch);
-      TilePanel(tiles, up, step, x, s, end, {scratch.up - n, kPanelWidth}, scratch);
-      const int64_t count = Least(end * kStripRows, gate.n_out) - n;
-      for (int64_t m = 0; m < step.n_tokens; ++m) {
-        if (step.phases[m] != Phase::kPrompt) continue;
-        float* y = a.y + m * gate.n_out + n;
-        GluRange(a.act, y, scratch.up + m * kPanelWidth, y, 0, count);
-      }
-    }
-  }
-};
-
-// The kernel of `table` that takes these packed weights.
-inline const Kernel& KernelOfReplies(const KernelTable& table, KernelOp op, const void* args) {
-  for (const Kernel& kernel : table.kernels) {
-    if (kernel.op == op && kernel.refuse(args) == nullptr) return kernel;
-  }
-  __builtin_unreachable();  // Refuse has found one
-}
-
-// Calls body(args, step, thread) for every run of rows of replies, as if it were a step (of which
-// kernels of linears read the number of tokens and their phases). Its part of the shared memory
-// lies behind the rounded rows of prompts.
-template <typename Op, typename Body>
-void ForReplies(const Kernel& kernel, const typename Op::Args& a, const StepView& step,
-                const ThreadSlot& thread, Body&& body) {
-  const TileRows x = TileRowsOf(Op::First(a), thread);
-  auto* shared = reinterpret_cast<std::byte*>(x.At(step.n_tokens));
-  for (RowRun run = RunFrom(step, 0); run.rows > 0; run = RunFrom(step, run.begin + run.rows)) {
-    if (run.prompt) continue;
-    const typename Op::Args args = Op::From(a, run.begin);
-    StepView part = step;
-    part.n_tokens = static_cast<int32_t>(run.rows);
-    part.phases += run.begin;
-    body(args, part, ThreadSlot{thread.index, thread.count, thread.scratch, shared});
-    shared += (kernel.shared(&args, run.rows) + 63) / 64 * 64;
-  }
-}
-
-// `kReplies` is the table whose kernels run the rows of replies.
-template <typename Op, const KernelTable& (*kReplies)()>
-bool PrepareOnTiles(const void* args, const StepView& step, const ThreadSlot& thread) {
-  const auto& a = *static_cast<const typename Op::Args*>(args);
-  const Kernel& replies = KernelOfReplies(kReplies(), Op::kOp, args);
-  if (!HasPrompts(step, Op::First(a).rows)) {
-    return replies.prepare != nullptr && replies.prepare(args, step, thread);
-  }
-  ForReplies<Op>(replies, a, step, thread,
-                 [&](const auto& part, const StepView& rows, const ThreadSlot& own) {
-                   if (own.index == 0) memset(own.shared, 0, kSharedCounterBytes);
-                   if (replies.prepare != nullptr) replies.prepare(&part, rows, own);
-                 });
-  for (RowRun run = RunFrom(step, 0); run.rows > 0; run = RunFrom(step, run.begin + run.rows)) {
-    if (run.prompt) RoundRun(Op::First(a), run, thread);
-  }
-  return true;
-}
-
-template <typename Op, typename Tiles, const KernelTable& (*kReplies)()>
-void RunOnTiles(const void* args, const StepView& step, const ThreadSlot& thread) {
-  const auto& a = *static_cast<const typename Op::Args*>(args);
-  const Kernel& replies = KernelOfReplies(kReplies(), Op::kOp, args);
-  if (!HasPrompts(step, Op::First(a).rows)) return replies.fn(args, step, thread);
-  ForReplies<Op>(replies, a, step, thread,
-                 [&](const auto& part, const StepView& rows, const ThreadSlot& own) {
-                   replies.fn(&part, rows, own);
-                 });
-  Tiles tiles;
-  Op::Prompts(tiles, a, step, thread);
-  tiles.Release();
-}
-
-template <typename Op, const KernelTable& (*kReplies)()>
-size_t ScratchOnTiles(const void* args, int64_t max_rows) {
-  const size_t own = TileScratchBytes(max_rows < 1 ? 1 : max_rows);
-  const size_t of_replies = KernelOfReplies(kReplies(), Op::kOp, args).scratch(args, max_rows);
-  return own > of_replies ? own : of_replies;
-}
-// Enough for any mix of phases: in the worst, every second row is a run of a reply.
-template <typename Op, const KernelTable& (*kReplies)()>
-size_t SharedOnTiles(const void* args, int64_t max_rows) {
-  const auto rows = static_cast<size_t>(max_rows < 1 ? 1 : max_rows);
-  const Kernel& replies = KernelOfReplies(kReplies(), Op::kOp, args);
-  const LinearArgs& first = Op::First(*static_cast<const typename Op::Args*>(args));
-  const size_t one_row = static_cast<size_t>(first.w.shape[1]) * 2;
-  const size_t run_of_one = (replies.shared(args, 1) + 63) / 64 * 64;
-  return kSharedCounterBytes + rows * (one_row + run_of_one);
-}
-template <typename Op, const KernelTable& (*kReplies)()>
-const char* RefuseOnTiles(const void* args) {
-  const auto& a = *static_cast<const typename Op::Args*>(args);
-  if (!Op::Takes(a)) return "wants packed weights of a type that it unpacks to bfloat16";
-  const char* reason = "wants kernels for rows of replies";
-  for (const Kernel& kernel : kReplies().kernels) {
-    if (kernel.op != Op::kOp) continue;
-    reason = kernel.refuse(args);
-    if (reason == nullptr) break;
-  }
-  return reason;
-}
 
 }  // namespace
 }  // namespace lucid::LUCID_ISA
 
 // Rows of a Kernel array; `isa` is a string literal.
-#define LUCID_TILE_KERNEL(isa, name, Op, Tiles, replies)                                    \
-  {                                                                                         \
-    Op::kOp, name "." isa, RunOnTiles<Op, Tiles, replies>, ScratchOnTiles<Op, replies>,     \
-        RefuseOnTiles<Op, replies>, SharedOnTiles<Op, replies>, PrepareOnTiles<Op, replies> \
-  }
-#define LUCID_TILE_KERNELS(isa, Tiles, replies)                                  \
-  LUCID_TILE_KERNEL(isa, "tile_linear", LinearOnTiles, Tiles, replies),          \
-      LUCID_TILE_KERNEL(isa, "tile_linear_group", GroupOnTiles, Tiles, replies), \
-      LUCID_TILE_KERNEL(isa, "tile_glu_linear", GluOnTiles, Tiles, replies)
+#define LUCID_TILE_KERNELS(isa, Tiles, replies) \
+  LUCID_LINEARS_BY_PHASE("tile", isa, OnTiles<Tiles>, replies)
