@@ -32,7 +32,7 @@ template <typename Of>
 void Softmax(const float* x, double* y, int64_t n, const Of& of) {
   double max = kLowest;
   for (int64_t i = 0; i < n; ++i) {
-    if (of(i)) max = std::fmax(max, x[i]);
+    if (of(i) && x[i] > max) max = x[i];  // GCC 12 for Arm cannot compile fmax here
   }
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
