@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/model_flags.h"
 #include "cli/show_report.h"
 #include "store/model_store.h"
 
@@ -194,12 +195,13 @@ struct Flags {
   std::string model;
   bool json = false;
   bool full = false;
+  RopeOverrides rope;
 };
 
 void Show(const Flags& flags, CommandContext& context) {
   const Result<std::string> path = ResolveModel(flags.model);
   if (!path) return ReportError(path.error(), context);
-  const Result<ShowReport> report = MakeShowReport(*path);
+  const Result<ShowReport> report = MakeShowReport(*path, flags.rope);
   if (!report) return ReportError(report.error(), context);
   if (flags.json) return PrintJson(*report);
   PrintSummary(*report);
@@ -219,6 +221,7 @@ void AddShowCommand(CLI::App& root, CommandContext& context) {
                                            "model: a file, a folder or a name of 'lucid models'");
   command->add_flag("--json", flags->json, "print everything as JSON, arrays whole");
   command->add_flag("--full", flags->full, "do not shorten long arrays and texts");
+  AddRopeFlags(*command, flags->rope);
   command->callback([flags, model, &context] {
     // Not required(): its message would name the flag alone.
     if (model->count() == 0) throw CLI::RequiredError("a model, as in 'lucid show MODEL',");

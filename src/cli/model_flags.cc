@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 
 #include "base/env.h"
 #include "base/huge_pages.h"
@@ -59,6 +60,44 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
                    "pack)");
 }
 
+void AddRopeFlags(CLI::App& command, RopeOverrides& rope) {
+  const std::map<std::string, RopeSpec::Scaling> kinds = {{"none", RopeSpec::Scaling::kNone},
+                                                          {"linear", RopeSpec::Scaling::kLinear},
+                                                          {"yarn", RopeSpec::Scaling::kYarn}};
+  command
+      .add_option(
+          "--rope-scaling", rope.scaling,
+          "how rotary positions are stretched: none, linear, yarn; without it, as the model "
+          "says")
+      ->transform(CLI::CheckedTransformer(kinds));
+  command.add_option("--rope-scale", rope.scale, "by which factor the context grows")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--rope-freq-base", rope.freq_base, "base of the rotary frequencies, theta")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--rope-freq-scale", rope.freq_scale, "the inverse of --rope-scale")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--yarn-orig-ctx", rope.yarn_orig_ctx,
+                  "yarn: the context before stretching; without it, what the model was trained for")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--yarn-ext-factor", rope.yarn_ext_factor,
+                  "yarn: weight of the frequencies that stay, 0 (none: linear) to 1")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--yarn-attn-factor", rope.yarn_attn_factor,
+                  "yarn: times the factor of cosines and sines")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--yarn-beta-slow", rope.yarn_beta_slow,
+                  "yarn: frequencies of fewer turns in the original context are stretched")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--yarn-beta-fast", rope.yarn_beta_fast,
+                  "yarn: frequencies of more turns in the original context stay")
+      ->check(CLI::PositiveNumber);
+}
+
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModelFlag(command, flags.model);
   command
@@ -89,6 +128,7 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
                   "context in tokens; 0: what the model was trained for")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
+  AddRopeFlags(command, flags.rope);
   command.add_option("-b,--batch-size", flags.batch, "most tokens computed in one step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
@@ -122,6 +162,7 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   config.n_threads = flags.threads;
   config.n_threads_batch = flags.threads_batch;
   config.context = flags.context;
+  config.rope = flags.rope;
   config.batch = flags.batch;
   config.backend = flags.backend == "reference" ? BackendKind::kReference : BackendKind::kCpu;
   config.isa = !flags.isa.empty() ? flags.isa : Env("LUCID_ISA").value_or("");

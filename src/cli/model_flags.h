@@ -18,6 +18,7 @@ struct ModelFlags {
   std::string numa;  // empty: as the system likes
   std::string huge_pages = "auto";
   int64_t context = 0;
+  RopeOverrides rope;
   int64_t batch = 512;
   std::string backend = "cpu";
   std::string isa;
@@ -28,10 +29,14 @@ struct ModelFlags {
   std::string cache_type_v;
 };
 
-// Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, -b, --backend, --isa, --numerics,
+// Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, the rope flags, -b, --backend, --isa,
+// --numerics,
 // --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are the
 // defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// --rope-scaling, --rope-scale, --rope-freq-base, --rope-freq-scale and --yarn-*; part of
+// AddModelFlags.
+void AddRopeFlags(CLI::App& command, RopeOverrides& rope);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);
 void AddBackendFlags(CLI::App& command, ModelFlags& flags);

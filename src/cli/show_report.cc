@@ -1,11 +1,14 @@
 #include "cli/show_report.h"
 
+#include <fmt/ranges.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "engine/describe.h"
 #include "format/gguf.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
@@ -170,7 +173,7 @@ Status ReadSafetensors(const SafetensorsCheckpoint& checkpoint, ShowReport& repo
 
 }  // namespace
 
-Result<ShowReport> MakeShowReport(const std::string& path) {
+Result<ShowReport> MakeShowReport(const std::string& path, const RopeOverrides& rope) {
   ShowReport report;
   LUCID_ASSIGN_OR_RETURN(report.checkpoint, OpenCheckpoint(path));
   if (report.checkpoint->format() == Checkpoint::Format::kGguf) {
@@ -178,6 +181,14 @@ Result<ShowReport> MakeShowReport(const std::string& path) {
   } else {
     LUCID_RETURN_IF_ERROR(
         ReadSafetensors(static_cast<const SafetensorsCheckpoint&>(*report.checkpoint), report));
+  }
+  // Of an architecture that this build does not have, only the keys above are known.
+  const Result<std::vector<std::string>> positions = DescribePositions(path, rope);
+  if (positions) {
+    report.hyperparameters.push_back(
+        {"positions", "", fmt::format("{}", fmt::join(*positions, "; "))});
+  } else if (rope != RopeOverrides()) {
+    return tl::unexpected<Error>(positions.error());
   }
   for (const TensorEntry& entry : report.checkpoint->tensors()) {
     TypeTotals& totals = report.types[entry.tensor.dtype];

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "format/checkpoint.h"
+#include "plan/rope_overrides.h"
 
 namespace lucid::cli {
 
@@ -45,6 +46,6 @@ struct ShowReport {
 
 // `path`: whatever OpenCheckpoint takes; its errors, and those of a config.json that is there but
 // broken.
-Result<ShowReport> MakeShowReport(const std::string& path);
+Result<ShowReport> MakeShowReport(const std::string& path, const RopeOverrides& rope);
 
 }  // namespace lucid::cli

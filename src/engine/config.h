@@ -5,6 +5,7 @@
 #include <string>
 
 #include "exec/runner.h"
+#include "plan/rope_overrides.h"
 #include "sched/scheduler.h"
 #include "tensor/kv_type.h"
 
@@ -15,6 +16,7 @@ struct EngineConfig {
   int n_threads = 0;        // of a step of one token; 0: one per physical core
   int n_threads_batch = 0;  // of any other step; 0: as n_threads
   int64_t context = 0;      // positions of a sequence; 0: what the model was trained for
+  RopeOverrides rope = {};  // changes of the model's rotary positions
   int64_t batch = 512;      // most tokens computed in one step
   BackendKind backend = BackendKind::kCpu;
   std::string isa = {};  // "" or "auto": the best this CPU has

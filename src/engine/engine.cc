@@ -152,6 +152,12 @@ Status Engine::Impl::ChooseContext() {
     return Err(ErrorCode::kInvalidArgument, "a context of {} is out of range, which is 1 to {}",
                config.context < 0 ? config.context : context, kMostContext);
   }
+  const int64_t learned = model.config.position_rows - model.config.position_offset;
+  if (model.config.position_rows > 0 && context > learned) {
+    return Err(ErrorCode::kInvalidArgument,
+               "a context of {} is longer than the {} positions that the model has learned",
+               context, learned);
+  }
   if (context > model.config.context_length) {
     LogWarn("the context of {} is longer than the {} tokens the model was trained for", context,
             model.config.context_length);
@@ -206,6 +212,7 @@ Status Engine::Impl::StartRunner() {
                 .runner = runner.get(),
                 .cache = cache.get(),
                 .rotations = KeyRotations(runner->plan(), model.weights),
+                .length_rope = LengthDependentRope(model.config),
                 .fingerprint = fingerprint},
       scheduling);
   return {};
@@ -249,7 +256,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   LUCID_RETURN_IF_ERROR(CheckConfig(config));
   auto impl = std::make_unique<Impl>();
   impl->config = config;
-  LUCID_ASSIGN_OR_RETURN(impl->model, LoadModel(config.model));
+  LUCID_ASSIGN_OR_RETURN(impl->model, LoadModel(config.model, config.rope));
   LUCID_RETURN_IF_ERROR(impl->LoadText());
   LUCID_RETURN_IF_ERROR(impl->ChooseContext());
   LUCID_RETURN_IF_ERROR(impl->StartRunner());
@@ -350,6 +357,12 @@ Status Engine::Impl::CheckCache(const Request& request) const {
     return Err(ErrorCode::kInvalidArgument,
                "the cache policy {} works for one reply at a time: n must be 1, without beams",
                Name(request.eviction.policy));
+  }
+  if (request.eviction.policy == KvPolicy::kWindowSink &&
+      LengthDependentRope(model.config) != nullptr) {
+    return Err(ErrorCode::kUnsupported,
+               "the cache policy window_sink moves keys, which this model rotates by the length of "
+               "the sequence");
   }
   if (!full) LUCID_RETURN_IF_ERROR(CheckEviction(request.eviction, runner->kv().layout()));
   return {};

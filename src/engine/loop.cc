@@ -155,7 +155,23 @@ SequenceSpec EngineLoop::SpecOf(const ActiveRequest& request, const Evictor* evi
   // The policy's scores come from the queries of the whole prompt, and logits from computed rows.
   spec.share = evictor == nullptr && !request.wants_prompt_logits();
   if (evictor != nullptr) spec.max_places = evictor->MostPlaces(spec.max_length);
+  // Keys stay in the cache as they were rotated: only sequences whose lengths count alike share.
+  const RopeSpec* rope = parts_.length_rope;
+  if (const int64_t length = RopeLength(spec, 0);
+      rope != nullptr && static_cast<double>(length) > rope->original_context) {
+    spec.root = rope->scaling == RopeSpec::Scaling::kLongRope ? 1 : static_cast<uint64_t>(length);
+  }
   return spec;
+}
+
+// The length by which a token is rotated, 0 where it does not matter. LongRoPE has two tables: a
+// sequence takes one for its whole life, by the length that it may come to, since a switch on the
+// way would leave keys of the other in the cache. Dynamic scaling goes by the whole prompt for its
+// tokens, then by each new token's own place, as Hugging Face transformers does with a cache.
+int64_t EngineLoop::RopeLength(const SequenceSpec& spec, int64_t position) const {
+  if (parts_.length_rope == nullptr) return 0;
+  if (parts_.length_rope->scaling == RopeSpec::Scaling::kLongRope) return spec.max_length;
+  return position < spec.n_prompt ? spec.n_prompt : position + 1;
 }
 
 // What an evictor would say is not known before it is made, in the loop.
@@ -350,7 +366,8 @@ void EngineLoop::AddChunk(Chunk& chunk) {
                        .newest = newest});
     }
     const Phase phase = position < sequence.spec.n_prompt ? Phase::kPrompt : Phase::kGenerated;
-    batch_.AddToken(sequence.tokens[static_cast<size_t>(position)], position, phase, output);
+    batch_.AddToken(sequence.tokens[static_cast<size_t>(position)], position, phase, output,
+                    RopeLength(sequence.spec, position));
     if (audited) {  // one row of a sequence in a step
       chunk.count = i + 1;
       break;

@@ -32,7 +32,8 @@ struct LoopParts {
   const Tokenizer* tokenizer = nullptr;  // nullptr: ids only
   Runner* runner = nullptr;
   KvCache* cache = nullptr;
-  std::vector<KeyRotation> rotations;  // by KV layer
+  std::vector<KeyRotation> rotations;     // by KV layer
+  const RopeSpec* length_rope = nullptr;  // see LengthDependentRope
   uint64_t fingerprint = 0;
 };
 
@@ -103,6 +104,7 @@ class EngineLoop final : public StreamOwner {
   void EndLateRequests();
   void ForgetEnded();
   void Begin(std::unique_ptr<ActiveRequest> request);
+  int64_t RopeLength(const SequenceSpec& spec, int64_t position) const;
   SequenceSpec SpecOf(const ActiveRequest& request, const Evictor* evictor) const;
   Status AddSequences(ActiveRequest& request);
   Status Adopt(ActiveRequest& request, const SequenceHandover& handover);

@@ -13,6 +13,7 @@ Batch::Batch(int32_t n_groups) : n_groups_(n_groups) {
 void Batch::Clear() {
   tokens_.clear();
   positions_.clear();
+  rope_lengths_.clear();
   sequence_.clear();
   output_rows_.clear();
   phases_.clear();
@@ -44,11 +45,13 @@ void Batch::AddSequence(std::span<const int32_t> blocks) {
   AddSequence(std::span(&blocks, 1), {});
 }
 
-void Batch::AddToken(int32_t token, int64_t position, Phase phase, bool wants_output) {
+void Batch::AddToken(int32_t token, int64_t position, Phase phase, bool wants_output,
+                     int64_t rope_length) {
   LUCID_CHECK(n_sequences() > 0, "a token before any sequence");
   if (wants_output) output_rows_.push_back(n_tokens());
   tokens_.push_back(token);
   positions_.push_back(static_cast<int32_t>(position));
+  rope_lengths_.push_back(static_cast<int32_t>(rope_length > 0 ? rope_length : position + 1));
   sequence_.push_back(n_sequences() - 1);
   phases_.push_back(phase);
 }
@@ -78,6 +81,7 @@ StepView Batch::View() {
   view.positions = positions_.data();
   view.sequence = sequence_.data();
   view.phases = phases_.data();
+  view.rope_lengths = rope_lengths_.data();
   view.block_tables = block_tables_.data();
   view.block_table_stride = static_cast<int32_t>(stride);
   view.dropped = any_dropped_ ? dropped_.data() : nullptr;

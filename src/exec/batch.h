@@ -26,7 +26,10 @@ class Batch {
   // The same where there is one group.
   void AddSequence(std::span<const int32_t> blocks);
   // One token at `position` of the current sequence; `wants_output` asks for its logits.
-  void AddToken(int32_t token, int64_t position, Phase phase, bool wants_output);
+  // `rope_length`: of the sequence, where rotations depend on it (StepView::rope_lengths); 0: up to
+  // this token.
+  void AddToken(int32_t token, int64_t position, Phase phase, bool wants_output,
+                int64_t rope_length = 0);
 
   int32_t n_tokens() const { return static_cast<int32_t>(tokens_.size()); }
   int32_t n_sequences() const { return static_cast<int32_t>(scores_.size()); }
@@ -41,7 +44,7 @@ class Batch {
 
  private:
   int32_t n_groups_;
-  std::vector<int32_t> tokens_, positions_, sequence_, output_rows_;
+  std::vector<int32_t> tokens_, positions_, rope_lengths_, sequence_, output_rows_;
   std::vector<Phase> phases_;
   // As they were added: sequence by sequence, its groups in order.
   std::vector<int32_t> table_entries_, table_sizes_, added_dropped_;

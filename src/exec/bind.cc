@@ -292,11 +292,19 @@ class ArgsMaker {
             .scale = attrs.scale};
   }
 
-  const float* RopeTable(const RopeSpec& spec, Value factors) {
+  const float* RopeTable(const RopeSpec& spec, Value factors, int64_t length = 0) {
     std::span<const float> divisors;
     if (factors.present())
       divisors = {c_.weights[factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
-    return Table(InverseFrequencies(spec, 0, divisors));
+    return Table(InverseFrequencies(spec, length, divisors));
+  }
+
+  // Frequencies that depend on the sequence's length are those of `original_context` up to there.
+  RopeStretch Stretch(const RopeSpec& spec) {
+    if (!spec.by_length()) return {};
+    const auto limit = static_cast<int32_t>(spec.original_context);
+    if (spec.scaling == RopeSpec::Scaling::kDynamic) return {limit, nullptr, spec.factor};
+    return {limit, RopeTable(spec, {}, int64_t{limit} + 1), 1.0};
   }
 
   RopeArgs RopeOf(const RopeAttrs& attrs, Value factors, Value x, Value y) {
@@ -308,7 +316,8 @@ class ArgsMaker {
             .first = attrs.first,
             .rotary_dim = attrs.spec.rotary_dim,
             .attn_factor = static_cast<float>(attrs.spec.attn_factor),
-            .style = attrs.spec.style};
+            .style = attrs.spec.style,
+            .stretch = Stretch(attrs.spec)};
   }
 
   RopeArgs Rope(const Op& op) {

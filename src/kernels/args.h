@@ -26,13 +26,16 @@ enum class RowAxis : int8_t { kTokens, kOutputs };
 // The packed batch of one step. T tokens of S sequences, in sequence order; R output rows. A
 // sequence's tokens have consecutive positions.
 struct StepView {
-  int32_t n_tokens = 0;                   // T
-  int32_t n_sequences = 0;                // S
-  int32_t n_outputs = 0;                  // R
-  const int32_t* tokens = nullptr;        // [T] token ids
-  const int32_t* positions = nullptr;     // [T] position in its sequence
-  const int32_t* sequence = nullptr;      // [T] which of the S sequences
-  const Phase* phases = nullptr;          // [T]
+  int32_t n_tokens = 0;                // T
+  int32_t n_sequences = 0;             // S
+  int32_t n_outputs = 0;               // R
+  const int32_t* tokens = nullptr;     // [T] token ids
+  const int32_t* positions = nullptr;  // [T] position in its sequence
+  const int32_t* sequence = nullptr;   // [T] which of the S sequences
+  const Phase* phases = nullptr;       // [T]
+  // [T], or nullptr: how long the sequence is for which a token is rotated, where the model's
+  // rotations depend on it (RopeStretch). nullptr: up to the token itself.
+  const int32_t* rope_lengths = nullptr;
   const int32_t* block_tables = nullptr;  // [G][S][block_table_stride] physical blocks
   int32_t block_table_stride = 0;
   const int32_t* dropped =
@@ -162,6 +165,14 @@ struct GluLinearArgs {
   Activation act = Activation::kSilu;
 };
 
+// Other frequencies for sequences of more than `limit` tokens: a table of their own, or those of
+// dynamic NTK scaling by `factor` (plan/rope_spec.h).
+struct RopeStretch {
+  int32_t limit = 0;                // 0: the same frequencies for all
+  const float* inv_freq = nullptr;  // [rotary_dim / 2], or nullptr
+  double factor = 1.0;
+};
+
 // Rotates `rotary_dim` values from `first` on of every head of x[T, n_heads, head_dim] in place of
 // x or into y, by the angles positions[t] * inv_freq[i]; cos and sin are multiplied by
 // `attn_factor` (YaRN).
@@ -175,6 +186,7 @@ struct RopeArgs {
   int64_t rotary_dim = 0;
   float attn_factor = 1.0f;
   RopeStyle style = RopeStyle::kHalfSplit;
+  RopeStretch stretch = {};
 };
 
 // q/k norm per head, then rope: RmsNorm (dim = head_dim) and Rope in one pass.

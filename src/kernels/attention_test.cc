@@ -102,7 +102,8 @@ TEST(Attention, MatchesTheReferenceForPromptsDecodeWindowsAndCaps) {
       const auto q = QueriesOf(batch, shape, 2.0f);
       for (int32_t window : {0, 1, 7, 100}) {
         for (float softcap : {0.0f, 5.0f}) {
-          const AttentionArgs args = ArgsOf(shape, window, softcap);
+          const bool alibi = window == 7 || softcap == 0;
+          const AttentionArgs args = ArgsOf(shape, window, softcap, alibi);
           const auto want = Attend("reference", cache, args, batch, q, 2);
           ExpectNear(Attend(isa, cache, args, batch, q, 2), want, 1e-5, 4e-6,
                      fmt::format("{} window {} cap {} {}", isa, window, softcap, Describe(shape)));
@@ -124,7 +125,7 @@ TEST(Attention, PromptsAreCloseToTheReference) {
     batch.Add(1, length - 60, length);
     const auto q = QueriesOf(batch, shape);
     for (const auto& [window, softcap] : {std::pair(0, 0.0f), {41, 0.0f}, {0, 5.0f}}) {
-      const AttentionArgs args = ArgsOf(shape, window, softcap);
+      const AttentionArgs args = ArgsOf(shape, window, softcap, /*alibi=*/window > 0);
       const auto want = Attend("reference", cache, args, batch, q, 2);
       for (const std::string& isa : CpuIsas()) {
         const auto got = Attend(isa, cache, args, batch, q, 2);
@@ -161,7 +162,7 @@ TEST(Attention, ATokenHasTheSameBitsAloneAndInAnyBatchForAnyNumberOfThreads) {
       const size_t width_q = QueryWidth(shape);
       const auto width_y = static_cast<std::ptrdiff_t>(shape.n_heads * shape.v_dim);
       for (int32_t window : {0, 33}) {
-        const AttentionArgs args = ArgsOf(shape, window);
+        const AttentionArgs args = ArgsOf(shape, window, 0, /*alibi=*/window == 0);
         const std::vector<float> alone = AttendAlone(isa, cache, args, all, q);
         for (const int threads : {1, 2, 5}) {
           ExpectSameBits(Attend(isa, cache, args, all, q, threads), alone,
@@ -405,7 +406,7 @@ TEST(Attention, EqualsTheFixtures) {
   isas.emplace_back("reference");
   int used = 0;
   for (const auto& c : fixture.cases) {
-    if (c["alibi"] == true || !c["sink"].is_null() || c["causal"] != true) continue;  // other ops
+    if (c["causal"] != true) continue;
     ++used;
     CacheShape shape{c["heads"], c["kv_heads"], c["d"], c["dv"], 16, KvType::kF32};
     const int32_t keys = c["keys"];
@@ -422,6 +423,16 @@ TEST(Attention, EqualsTheFixtures) {
     AttentionArgs args = ArgsOf(shape, c["window"].is_null() ? 0 : c["window"].get<int32_t>(),
                                 c["softcap"].is_null() ? 0 : c["softcap"].get<float>());
     args.scale = c["scale"];
+    std::vector<float> slopes;
+    if (c["alibi"] == true) {
+      slopes = Fixture("alibi").Floats("slopes." + std::to_string(shape.n_heads));
+      args.slopes = slopes.data();
+    }
+    std::vector<float> sinks;
+    if (!c["sink"].is_null()) {
+      sinks = fixture.Floats(c["sink"]);
+      args.sinks = sinks.data();
+    }
     Batch last;
     last.Add(0, keys - queries, keys);
     for (const std::string& isa : isas) {
@@ -429,7 +440,7 @@ TEST(Attention, EqualsTheFixtures) {
                  isa + " " + c["name"].get<std::string>());
     }
   }
-  EXPECT_GE(used, 5);
+  EXPECT_GE(used, 15);
 }
 
 }  // namespace

@@ -137,8 +137,11 @@ inline std::vector<float> Attend(std::string_view isa, Cache& cache, AttentionAr
   return y;
 }
 
-inline AttentionArgs ArgsOf(const CacheShape& s, int32_t window = 0, float softcap = 0) {
+inline AttentionArgs ArgsOf(const CacheShape& s, int32_t window = 0, float softcap = 0,
+                            bool alibi = false) {
+  static const std::vector<float> slopes = RandomFloats(64, 17, 0.1f);
   AttentionArgs args;
+  args.slopes = alibi ? slopes.data() : nullptr;
   args.n_heads = s.n_heads;
   args.window = window;
   args.softcap = softcap;

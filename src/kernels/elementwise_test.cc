@@ -55,6 +55,26 @@ TEST(RmsNorm, MatchesTheReference) {
   }
 }
 
+TEST(LayerNorm, MatchesTheReferenceWithSharedAndOwnWeights) {
+  for (int64_t dim : kDims) {
+    for (int64_t groups : {1, 3}) {
+      const int64_t width = dim * groups;
+      const auto x = RandomFloats(static_cast<size_t>(4 * width), 1, 3.0f);
+      const auto weight = RandomFloats(static_cast<size_t>(width), 2);
+      const auto bias = RandomFloats(static_cast<size_t>(width), 3);
+      for (const bool own : {false, true}) {
+        for (const float* w : {weight.data(), static_cast<const float*>(nullptr)}) {
+          for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
+            CompareWithReference(
+                KernelOp::kLayerNorm, TokensStep(4), x.size(), 1e-5, 2e-6,
+                [&](float* y) { return LayerNormArgs{x.data(), w, b, y, width, dim, own, 1e-5f}; });
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(AddRmsNorm, MatchesTheReferenceAlsoInPlace) {
   for (int64_t dim : kDims) {
     const auto n = static_cast<size_t>(3 * dim);
@@ -101,17 +121,64 @@ TEST(Rope, MatchesTheReferenceAtShortAndLongPositions) {
   }
 }
 
+// Frequencies of sequences that are longer than the limit.
+TEST(Rope, MatchesTheReferenceWhereLengthsCount) {
+  const std::vector<int32_t> positions = {0, 1, 17, 40, 63, 64, 200};
+  const std::vector<int32_t> lengths = {64, 65, 18, 4000, 64, 65, 201};
+  StepView step = TokensStep(static_cast<int32_t>(positions.size()));
+  step.positions = positions.data();
+  const auto x = RandomFloats(positions.size() * 2 * 16, 4);
+  const auto short_freq = std::vector<float>{1.0f, 0.3f, 0.1f, 0.03f, 0.01f, 0.003f};
+  const auto long_freq = std::vector<float>{0.9f, 0.2f, 0.05f, 0.01f, 0.003f, 0.0005f};
+  for (const RopeStretch& stretch :
+       {RopeStretch{64, long_freq.data(), 1.0}, RopeStretch{64, nullptr, 4.0}}) {
+    for (const int32_t* known : {lengths.data(), static_cast<const int32_t*>(nullptr)}) {
+      step.rope_lengths = known;
+      CompareWithReference(KernelOp::kRope, step, x.size(), 1e-6, 2e-6, [&](float* y) {
+        RopeArgs args;
+        args.x = x.data();
+        args.y = y;
+        args.inv_freq = short_freq.data();
+        args.n_heads = 2;
+        args.head_dim = 16;
+        args.rotary_dim = 12;
+        args.attn_factor = 1.25f;
+        args.stretch = stretch;
+        return args;
+      });
+    }
+  }
+}
+
 TEST(Glu, MatchesTheReferenceForEveryActivationOverTheWholeRange) {
   std::vector<float> gate;
   for (float v = -120.0f; v < 120.0f; v += 0.0371f) gate.push_back(v);
   for (float v : {0.0f, -0.0f, 1e-30f, -1e-30f, 1e-8f, 3e4f, -3e4f}) gate.push_back(v);
   const std::vector<float> up(gate.size(), 1.0f);
   const auto dim = static_cast<int64_t>(gate.size());
-  for (Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
-                         Activation::kRelu, Activation::kSigmoid}) {
+  for (Activation act :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kGeluQuick,
+        Activation::kRelu, Activation::kReluSquared, Activation::kSigmoid}) {
     CompareWithReference(KernelOp::kGlu, TokensStep(1), gate.size(), 1e-6, 5e-7, [&](float* y) {
       return GluArgs{gate.data(), up.data(), y, dim, act};
     });
+    CompareWithReference(KernelOp::kActivate, TokensStep(1), gate.size(), 1e-6, 5e-7,
+                         [&](float* y) {
+                           return ActivateArgs{gate.data(), y, dim, act};
+                         });
+  }
+}
+
+TEST(Clamp, CutsAtBothEndsAndKeepsNaN) {
+  const std::vector<float> x = {-3.0f, -1.5f, -1.25f, 0.0f, 1.5f, 1e30f, NAN, INFINITY};
+  const std::vector<float> want = {-1.5f, -1.5f, -1.25f, 0.0f, 1.5f, 1.5f, NAN, 1.5f};
+  for (const std::string& isa : AllIsas()) {
+    std::vector<float> y(x.size());
+    const ClampArgs args{x.data(), y.data(), static_cast<int64_t>(x.size()), 1.5f};
+    RunAs(KernelOf(isa, KernelOp::kClamp, &args), &args, TokensStep(1), 2);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_TRUE(y[i] == want[i] || (std::isnan(y[i]) && std::isnan(want[i]))) << isa << " " << i;
+    }
   }
 }
 
@@ -169,7 +236,7 @@ TEST(Fixtures, RmsNormEqualsThem) {
   const int64_t dim = fixture.Shape("x")[1];
   const auto rows = static_cast<int32_t>(fixture.Shape("x")[0]);
   for (const auto& c : fixture.cases) {
-    if (c["op"] != "rms_norm" && c["op"] != "gemma_rms_norm") continue;
+    if (c["op"] == "layer_norm") continue;
     auto weight = fixture.Floats("weight");
     if (c["op"] == "gemma_rms_norm") {
       for (float& w : weight) w += 1.0f;
@@ -180,6 +247,37 @@ TEST(Fixtures, RmsNormEqualsThem) {
       const RmsNormArgs args{x.data(), weight.data(), y.data(), dim, dim, c["eps"].get<float>()};
       RunAs(KernelOf(isa, KernelOp::kRmsNorm, &args), &args, TokensStep(rows), 2);
       ExpectNear(y, want, 1e-5, 1e-6, isa + " " + c["out"].get<std::string>());
+    }
+  }
+}
+
+TEST(Fixtures, LayerNormEqualsThem) {
+  LUCID_NEEDS_FIXTURES();
+  const Fixture fixture("norms");
+  const auto x = fixture.Floats("x");
+  const int64_t dim = fixture.Shape("x")[1];
+  const auto rows = static_cast<int32_t>(fixture.Shape("x")[0]);
+  const auto weight = fixture.Floats("weight");
+  const auto bias = fixture.Floats("bias");
+  for (const auto& c : fixture.cases) {
+    if (c["op"] != "layer_norm") continue;
+    const auto want = fixture.Floats(c["out"]);
+    for (const std::string& isa : AllIsas()) {
+      std::vector<float> y(x.size());
+      const LayerNormArgs args{x.data(),
+                               c["weight"] == true ? weight.data() : nullptr,
+                               c["bias"] == true ? bias.data() : nullptr,
+                               y.data(),
+                               dim,
+                               dim,
+                               false,
+                               c["eps"].get<float>()};
+      RunAs(KernelOf(isa, KernelOp::kLayerNorm, &args), &args, TokensStep(rows), 2);
+      const std::string what = isa + " " + c["out"].get<std::string>();
+      const auto last = static_cast<std::ptrdiff_t>((rows - 1) * dim);  // of mean 100
+      ExpectNear({y.begin(), y.begin() + last}, {want.begin(), want.begin() + last}, 1e-5, 1e-6,
+                 what);
+      ExpectNear({y.begin() + last, y.end()}, {want.begin() + last, want.end()}, 0, 3e-4, what);
     }
   }
 }
@@ -196,6 +294,9 @@ TEST(Fixtures, ActivationsEqualThem) {
       {"gelu", Activation::kGeluErf, false},
       {"relu", Activation::kRelu, false},
       {"gelu_pytorch_tanh", Activation::kGeluTanh, false},
+      {"gelu_new", Activation::kGeluTanh, false},
+      {"quick_gelu", Activation::kGeluQuick, false},
+      {"relu2", Activation::kReluSquared, false},
       {"sigmoid", Activation::kSigmoid, false},
       {"swiglu", Activation::kSilu, true},
       {"geglu_tanh", Activation::kGeluTanh, true},
@@ -213,6 +314,10 @@ TEST(Fixtures, ActivationsEqualThem) {
                          row.act};
       RunAs(KernelOf(isa, KernelOp::kGlu, &args), &args, TokensStep(1), 2);
       ExpectNear(y, want, 1e-5, 1e-6, isa + " " + row.out);
+      if (row.glu) continue;
+      const ActivateArgs plain{gate.data(), y.data(), static_cast<int64_t>(gate.size()), row.act};
+      RunAs(KernelOf(isa, KernelOp::kActivate, &plain), &plain, TokensStep(1), 2);
+      ExpectNear(y, want, 1e-5, 1e-6, isa + " plain " + row.out);
     }
   }
 }

@@ -24,6 +24,8 @@ struct ArchSpec {
   // Read where the file format has the architecture.
   Result<ModelConfig> (*from_gguf)(const GgufFile& file) = nullptr;
   Result<ModelConfig> (*from_hf)(const nlohmann::ordered_json& config);
+  // Of the names below; files that were saved without the head of the model lack it.
+  std::string_view hf_prefix = {};
   std::array<NameTable, 6> hf_names;  // searched in order
   Value (*embed)(Builder& b, const ModelConfig& c);
   Value (*block)(Builder& b, const ModelConfig& c, int layer, Value x);

@@ -59,6 +59,9 @@ class HfConfigReader {
 
   int64_t Int(const char* key, int64_t absent);
   double Float(const char* key, double absent);
+  // Where null means none: 0 for null, the default only for a key that is not there.
+  int64_t IntOrNull(const char* key, int64_t absent);
+  double FloatOrNull(const char* key, double absent);
   bool Bool(const char* key, bool absent);
   std::string String(const char* key, std::string_view absent);
   bool Has(const char* key) const;  // present and not null
@@ -84,6 +87,7 @@ class HfConfigReader {
 // d_model, ...). `layers` is left to the caller. Refuses quantization_config unless the caller
 // reads it.
 struct HfDefaults {
+  // An intermediate_size of 0 is four times hidden_size.
   int64_t hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
           num_attention_heads = 32;
   int64_t num_key_value_heads = 0;  // 0: as many as heads

@@ -65,6 +65,14 @@ double HfConfigReader::Float(const char* key, double absent) {
   return absent;
 }
 
+int64_t HfConfigReader::IntOrNull(const char* key, int64_t absent) {
+  return Int(key, config_.contains(key) ? 0 : absent);
+}
+
+double HfConfigReader::FloatOrNull(const char* key, double absent) {
+  return Float(key, config_.contains(key) ? 0 : absent);
+}
+
 bool HfConfigReader::Bool(const char* key, bool absent) {
   if (!Has(key)) return absent;
   if (config_[key].is_boolean()) return config_[key].get<bool>();
@@ -104,10 +112,12 @@ ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefau
   c.n_layers = h.Int(h.Pick({"num_hidden_layers", "n_layer", "n_layers"}), d.num_hidden_layers);
   c.dim = h.Int(h.Pick({"hidden_size", "n_embd", "d_model", "n_embed"}), d.hidden_size);
   c.ffn_dim = h.Int(h.Pick({"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"}),
-                    d.intermediate_size);
+                    d.intermediate_size > 0 ? d.intermediate_size : 4 * c.dim);
   c.n_heads = h.Int(h.Pick({"num_attention_heads", "n_head", "n_heads"}), d.num_attention_heads);
   c.n_kv_heads = h.Int(h.Pick({"num_key_value_heads", "num_kv_heads", "n_head_kv"}),
-                       d.num_key_value_heads > 0 ? d.num_key_value_heads : c.n_heads);
+                       d.num_key_value_heads > 0 && !h.json().contains("num_key_value_heads")
+                           ? d.num_key_value_heads
+                           : c.n_heads);
   c.head_dim =
       h.Int("head_dim", d.head_dim > 0 ? d.head_dim : (c.n_heads > 0 ? c.dim / c.n_heads : 0));
   c.vocab_size = h.Int("vocab_size", d.vocab_size);

@@ -1,6 +1,5 @@
 // Gemma 3 (text): norms before and after each half of the block, q and k norms, five windowed
 // layers to each global one, another rope base in the windowed layers, embedding times sqrt(dim).
-#include <array>
 #include <cmath>
 
 #include "models/arch.h"
@@ -98,20 +97,6 @@ Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
   return parts::SandwichBlock(b, c, layer, x, parts::GatedFfn);
 }
 
-// Hugging Face stores every norm as its difference from one.
-constexpr std::array kNorms = {
-    NameRule{"output_norm", "model.norm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.attn_norm", "model.layers.{}.input_layernorm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm.weight",
-             Transform::kAddOne},
-    NameRule{"blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm.weight",
-             Transform::kAddOne},
-    NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight",
-             Transform::kAddOne},
-};
-
 }  // namespace
 
 extern const ArchSpec kGemma3 = {
@@ -120,7 +105,7 @@ extern const ArchSpec kGemma3 = {
     .hf = {"Gemma3ForCausalLM"},
     .from_gguf = FromGguf,
     .from_hf = FromHf,
-    .hf_names = {kNorms, names::kEnds, names::kAttention, names::kFfn},
+    .hf_names = {names::kGemmaNorms, names::kEnds, names::kAttention, names::kFfn},
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

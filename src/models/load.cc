@@ -35,12 +35,14 @@ Result<ArchAndConfig> ReadHfModelConfig(const SafetensorsCheckpoint& checkpoint)
 
 }  // namespace
 
-Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint) {
+Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOverrides& rope) {
   LUCID_ASSIGN_OR_RETURN(
       ArchAndConfig result,
       checkpoint.format() == Checkpoint::Format::kGguf
           ? ReadGgufModelConfig(static_cast<const GgufFile&>(checkpoint))
           : ReadHfModelConfig(static_cast<const SafetensorsCheckpoint&>(checkpoint)));
+  LUCID_RETURN_IF_ERROR(ValidateConfig(result.config));
+  LUCID_RETURN_IF_ERROR(OverrideRope(result.config, rope));
   LUCID_RETURN_IF_ERROR(ValidateConfig(result.config));
   return result;
 }
@@ -48,8 +50,8 @@ Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint) {
 namespace {
 
 // The steps after opening know tensors and keys, not the file: name it here.
-Status ReadModel(Model& model) {
-  LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(*model.checkpoint));
+Status ReadModel(Model& model, const RopeOverrides& rope) {
+  LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(*model.checkpoint, rope));
   model.arch = read.arch;
   model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
@@ -61,10 +63,10 @@ Status ReadModel(Model& model) {
 
 }  // namespace
 
-Result<Model> LoadModel(const std::string& path) {
+Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope) {
   Model model;
   LUCID_ASSIGN_OR_RETURN(model.checkpoint, OpenCheckpoint(path));
-  const Status read = ReadModel(model);
+  const Status read = ReadModel(model, rope);
   if (!read) return Err(read.error().code, "{}: {}", path, read.error().message);
   return model;
 }

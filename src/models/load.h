@@ -26,10 +26,10 @@ struct ArchAndConfig {
   const ArchSpec* arch = nullptr;
   ModelConfig config;
 };
-Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint);
+Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOverrides& rope = {});
 
 // `path`: whatever OpenCheckpoint takes. Reads no weights: they are mapped, and read when first
-// used.
-Result<Model> LoadModel(const std::string& path);
+// used. `rope` changes how positions are rotated.
+Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope = {});
 
 }  // namespace lucid

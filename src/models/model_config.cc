@@ -1,6 +1,8 @@
 #include "models/model_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lucid {
 namespace {
@@ -155,6 +157,65 @@ Status ValidateConfig(const ModelConfig& c) {
   if (experts) LUCID_RETURN_IF_ERROR(CheckExperts(c.moe));
   if (c.mla.kv_lora != 0) LUCID_RETURN_IF_ERROR(CheckLatent(c.mla));
   return {};
+}
+
+const RopeSpec* LengthDependentRope(const ModelConfig& c) {
+  for (const LayerConfig& layer : c.layers) {
+    if (layer.use_rope && layer.rope.by_length()) return &layer.rope;
+  }
+  return nullptr;
+}
+
+Status OverrideRope(ModelConfig& c, const RopeOverrides& overrides) {
+  if (overrides == RopeOverrides()) return {};
+  const LayerConfig* from = nullptr;
+  for (const LayerConfig& layer : c.layers) {
+    if (!layer.use_rope) continue;
+    if (from == nullptr || (from->window > 0 && layer.window == 0)) from = &layer;
+  }
+  if (from == nullptr) {
+    return Err(
+        ErrorCode::kInvalidArgument,
+        "a model of architecture {} does not rotate positions: no rope or yarn option applies",
+        c.arch);
+  }
+  const RopeSpec old = from->rope;
+  LUCID_ASSIGN_OR_RETURN(const RopeSpec rope, Override(old, overrides, c.context_length));
+  for (LayerConfig& layer : c.layers) {
+    if (layer.use_rope && layer.rope == old) layer.rope = rope;
+  }
+  return {};
+}
+
+std::vector<std::string> DescribePositions(const ModelConfig& c) {
+  std::vector<std::string> lines;
+  if (c.position_rows > 0) {
+    lines.push_back(fmt::format("learned, {} positions", c.position_rows - c.position_offset));
+  }
+  if (c.alibi_max_bias > 0)
+    lines.push_back(fmt::format("ALiBi, largest bias {}", c.alibi_max_bias));
+  std::vector<std::pair<std::string, int64_t>> ropes;  // and how many layers have it
+  int64_t none = 0;
+  for (const LayerConfig& layer : c.layers) {
+    if (!layer.use_rope) {
+      ++none;
+      continue;
+    }
+    std::string text = "rope, " + Describe(layer.rope, c.head_dim);
+    const auto known = std::find_if(ropes.begin(), ropes.end(),
+                                    [&](const auto& rope) { return rope.first == text; });
+    if (known != ropes.end()) {
+      ++known->second;
+    } else {
+      ropes.emplace_back(std::move(text), 1);
+    }
+  }
+  const auto of_layers = [&](int64_t n) {
+    return n == c.n_layers ? std::string() : fmt::format(" ({} of {} layers)", n, c.n_layers);
+  };
+  for (const auto& [text, n] : ropes) lines.push_back(text + of_layers(n));
+  if (!ropes.empty() && none > 0) lines.push_back("none" + of_layers(none));
+  return lines;
 }
 
 }  // namespace lucid

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "plan/op.h"
+#include "plan/rope_overrides.h"
 
 namespace lucid {
 
@@ -84,14 +85,26 @@ struct ModelConfig {
   bool attn_out_bias = false;
   bool ffn_bias = false;
   bool output_bias = false;
-  bool parallel_block = false;     // attention and FFN read the same residual stream
-  bool shared_norm = false;        // a parallel block has one norm for both
-  bool rope_freq_factors = false;  // the file brings divisors of the rope frequencies
-  bool attn_sinks = false;         // every head has a score without a value
+  bool parallel_block = false;      // attention and FFN read the same residual stream
+  bool residual_from_norm = false;  // what a half adds to is its normed input
+  bool shared_norm = false;         // a parallel block has one norm for both
+  bool rope_freq_factors = false;   // the file brings divisors of the rope frequencies
+  bool attn_sinks = false;          // every head has a score without a value
   MoeConfig moe;
   MlaConfig mla;
   std::vector<LayerConfig> layers;  // n_layers of them
 };
+
+// What a layer's rotations are where they depend on how long a sequence is, or nullptr; layers that
+// do have the same ones.
+const RopeSpec* LengthDependentRope(const ModelConfig& config);
+
+// Changes the rotations of the layers that see every position (of all, where every layer has a
+// window). Errors as Override, or that the model does not rotate.
+Status OverrideRope(ModelConfig& config, const RopeOverrides& overrides);
+
+// How the model knows positions, for people: a line for each way.
+std::vector<std::string> DescribePositions(const ModelConfig& config);
 
 // kInvalidFile naming the number that is out of range or does not fit the others. Afterwards no
 // size of the model can overflow 64 bits.

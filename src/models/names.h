@@ -112,6 +112,49 @@ inline constexpr std::array kExperts = {
     NameRule{"blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj.weight"},
     NameRule{"blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj.weight"},
 };
+// Norms only behind each half of a block.
+inline constexpr std::array kPostNorms = {
+    NameRule{"blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm.weight"},
+    NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight"},
+};
+// Gemma 2 and 3: norms before and behind, stored as their difference from one.
+inline constexpr std::array kGemmaNorms = {
+    NameRule{"output_norm", "model.norm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.attn_norm", "model.layers.{}.input_layernorm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm.weight",
+             Transform::kAddOne},
+    NameRule{"blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm.weight",
+             Transform::kAddOne},
+    NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight",
+             Transform::kAddOne},
+};
+// Layers of BLOOM and Falcon, whose q, k and v are one matrix, grouped by KV head.
+inline constexpr std::array kMegatron = {
+    NameRule{"blk.{}.attn_norm", "transformer.h.{}.input_layernorm.weight"},
+    NameRule{"blk.{}.attn_norm.bias", "transformer.h.{}.input_layernorm.bias"},
+    NameRule{"blk.{}.attn_q", "transformer.h.{}.self_attention.query_key_value.weight",
+             Transform::kNone, Rows::kGroupQ},
+    NameRule{"blk.{}.attn_q.bias", "transformer.h.{}.self_attention.query_key_value.bias",
+             Transform::kNone, Rows::kGroupQ},
+    NameRule{"blk.{}.attn_k", "transformer.h.{}.self_attention.query_key_value.weight",
+             Transform::kNone, Rows::kGroupK},
+    NameRule{"blk.{}.attn_k.bias", "transformer.h.{}.self_attention.query_key_value.bias",
+             Transform::kNone, Rows::kGroupK},
+    NameRule{"blk.{}.attn_v", "transformer.h.{}.self_attention.query_key_value.weight",
+             Transform::kNone, Rows::kGroupV},
+    NameRule{"blk.{}.attn_v.bias", "transformer.h.{}.self_attention.query_key_value.bias",
+             Transform::kNone, Rows::kGroupV},
+    NameRule{"blk.{}.attn_output", "transformer.h.{}.self_attention.dense.weight"},
+    NameRule{"blk.{}.attn_output.bias", "transformer.h.{}.self_attention.dense.bias"},
+    NameRule{"blk.{}.ffn_norm", "transformer.h.{}.post_attention_layernorm.weight"},
+    NameRule{"blk.{}.ffn_norm.bias", "transformer.h.{}.post_attention_layernorm.bias"},
+    NameRule{"blk.{}.ffn_up", "transformer.h.{}.mlp.dense_h_to_4h.weight"},
+    NameRule{"blk.{}.ffn_up.bias", "transformer.h.{}.mlp.dense_h_to_4h.bias"},
+    NameRule{"blk.{}.ffn_down", "transformer.h.{}.mlp.dense_4h_to_h.weight"},
+    NameRule{"blk.{}.ffn_down.bias", "transformer.h.{}.mlp.dense_4h_to_h.bias"},
+};
 
 // GGUF files whose q, k and v are one tensor, or whose gate and up are. Slots of other names are
 // the tensor <slot>.weight, or <slot> where it ends in .bias.

@@ -128,6 +128,19 @@ Value PreNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn
   return AddResidual(b, c, x, ffn(b, c, layer, Norm(b, c, layer, x, "ffn_norm")));
 }
 
+Value ParallelBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn,
+                    std::string_view ffn_norm) {
+  const Value h = Norm(b, c, layer, x, "attn_norm");
+  const Value g = ffn_norm.empty() ? h : Norm(b, c, layer, x, ffn_norm);
+  const Value attention = Attention(b, c, layer, h);
+  return b.Add(b.Add(x, attention), ffn(b, c, layer, g));
+}
+
+Value PostNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn) {
+  x = b.Add(x, Norm(b, c, layer, Attention(b, c, layer, x), "post_attention_norm"));
+  return b.Add(x, Norm(b, c, layer, ffn(b, c, layer, x), "post_ffw_norm"));
+}
+
 Value SandwichBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn) {
   Value h = Attention(b, c, layer, Norm(b, c, layer, x, "attn_norm"));
   x = b.Add(x, Norm(b, c, layer, h, "post_attention_norm"));

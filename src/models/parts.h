@@ -40,7 +40,13 @@ Value AddResidual(Builder& b, const ModelConfig& c, Value x, Value h);
 // x + Attention(norm x), then x + ffn(norm x): the block of GPT-2, Llama and most others.
 using Ffn = Value (*)(Builder& b, const ModelConfig& c, int layer, Value h);
 Value PreNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn);
-// The same with a norm behind each half as well: Gemma 2 and 3, GLM-4.
+// x + attention(norm x) + ffn(norm x), with one norm for both (attn_norm), or the slot `ffn_norm`
+// for the FFN's where that is not empty.
+Value ParallelBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn,
+                    std::string_view ffn_norm = {});
+// x + norm(attention x), then x + norm(ffn x).
+Value PostNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn);
+// A pre-norm block with a norm behind each half as well: Gemma 2 and 3, GLM-4.
 Value SandwichBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn);
 
 }  // namespace lucid::parts

@@ -5,24 +5,52 @@
 
 namespace lucid {
 
-extern const ArchSpec kLlama;
-extern const ArchSpec kQwen2;
-extern const ArchSpec kGemma3;
-extern const ArchSpec kMixtral;
-extern const ArchSpec kQwen2Moe;
-extern const ArchSpec kQwen3Moe;
-extern const ArchSpec kOlmoe;
-extern const ArchSpec kGraniteMoe;
-extern const ArchSpec kGlm4Moe;
-extern const ArchSpec kGptOss;
-extern const ArchSpec kDeepseek2;
-extern const ArchSpec kDeepseek3;
+// clang-format off
+#define LUCID_ARCHS(X) \
+  X(kLlama) \
+  X(kMistral) \
+  X(kQwen2) \
+  X(kGemma) \
+  X(kGemma2) \
+  X(kGemma3) \
+  X(kPhi) \
+  X(kPhi3) \
+  X(kGranite) \
+  X(kOlmo) \
+  X(kOlmo2) \
+  X(kSmollm3) \
+  X(kGlm4) \
+  X(kExaone4) \
+  X(kCohere) \
+  X(kCohere2) \
+  X(kStablelm) \
+  X(kStarcoder2) \
+  X(kNemotron) \
+  X(kGpt2) \
+  X(kGptNeox) \
+  X(kGptj) \
+  X(kOpt) \
+  X(kBloom) \
+  X(kMpt) \
+  X(kFalcon) \
+  X(kMixtral) \
+  X(kQwen2Moe) \
+  X(kQwen3Moe) \
+  X(kOlmoe) \
+  X(kGraniteMoe) \
+  X(kGlm4Moe) \
+  X(kGptOss) \
+  X(kDeepseek2) \
+  X(kDeepseek3)
+// clang-format on
+
+#define LUCID_DECLARE_ARCH(spec) extern const ArchSpec spec;
+LUCID_ARCHS(LUCID_DECLARE_ARCH)
 
 namespace {
 
-constexpr std::array kArchs = {&kLlama,    &kQwen2,    &kGemma3,    &kMixtral,
-                               &kQwen2Moe, &kQwen3Moe, &kOlmoe,     &kGraniteMoe,
-                               &kGlm4Moe,  &kGptOss,   &kDeepseek2, &kDeepseek3};
+#define LUCID_ARCH_ROW(spec) &spec,
+constexpr std::array kArchs = {LUCID_ARCHS(LUCID_ARCH_ROW)};
 
 }  // namespace
 

@@ -246,6 +246,13 @@ Result<std::optional<Filled>> FillStack(const Source& source, const Shape& slot,
   return Filled{stack->tensor, std::move(stack->owned), std::move(stack->parts)};
 }
 
+const TensorEntry* FindTensor(const ArchSpec& arch, const Checkpoint& checkpoint,
+                              std::string_view name) {
+  const TensorEntry* entry = checkpoint.Find(name);
+  if (entry != nullptr || arch.hf_prefix.empty() || !name.starts_with(arch.hf_prefix)) return entry;
+  return checkpoint.Find(name.substr(arch.hf_prefix.size()));
+}
+
 // The first source of a slot that the file has in the shape wanted. If there is none, the error
 // speaks of the first that is there in another shape, else of the first name.
 Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConfig& config,
@@ -263,7 +270,7 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
       if (!stack) continue;
       return *std::move(stack);
     }
-    const TensorEntry* entry = checkpoint.Find(source.tensor);
+    const TensorEntry* entry = FindTensor(arch, checkpoint, source.tensor);
     if (entry == nullptr) continue;
     const RowGroups groups = GroupsOf(source.rows, config, slot.shape[0].size);
     const std::vector<int64_t> shape = StoredShape(source, groups, slot.shape);

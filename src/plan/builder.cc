@@ -104,7 +104,7 @@ Value Builder::Emit(OpKind kind, std::string name, std::vector<Value> inputs, Op
 }
 
 Value Builder::Embed(Value table, double scale, Where where) {
-  return Emit(OpKind::kEmbed, "embed", {table, Plan::Batch(BatchInput::kTokens)},
+  return Emit(OpKind::kEmbed, plan_.Info(table).name, {table, Plan::Batch(BatchInput::kTokens)},
               EmbedAttrs{.scale = static_cast<float>(scale)}, where);
 }
 

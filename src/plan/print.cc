@@ -1,6 +1,7 @@
 #include "plan/print.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,6 +15,21 @@ std::string PrintRope(const RopeAttrs& rope) {
                                  Name(rope.spec.style));
   if (rope.spec.scaling != RopeSpec::Scaling::kNone) {
     text += fmt::format(" {}={}", Name(rope.spec.scaling), rope.spec.factor);
+  }
+  const RopeSpec& spec = rope.spec;
+  if (spec.scaling != RopeSpec::Scaling::kNone && spec.scaling != RopeSpec::Scaling::kLinear) {
+    text += fmt::format(" original={}", spec.original_context);
+  }
+  if (spec.scaling == RopeSpec::Scaling::kLlama3) {
+    text += fmt::format(" bands={},{}", spec.low_freq_factor, spec.high_freq_factor);
+  }
+  if (spec.scaling == RopeSpec::Scaling::kYarn) {
+    text += fmt::format(" beta={},{} ext_factor={} truncate={}", spec.beta_slow, spec.beta_fast,
+                        spec.ext_factor, spec.truncate);
+  }
+  if (spec.scaling == RopeSpec::Scaling::kLongRope) {
+    text += fmt::format(" short=[{}] long=[{}]", fmt::join(spec.short_factors, ","),
+                        fmt::join(spec.long_factors, ","));
   }
   if (rope.spec.attn_factor != 1.0) {
     text += fmt::format(" attn_factor={:.6g}", rope.spec.attn_factor);

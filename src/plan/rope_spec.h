@@ -39,7 +39,7 @@ struct RopeSpec {
   double beta_slow = 1.0;          // stays, and below which it is divided by factor
   double ext_factor = 1.0;         // kYarn: weight of the frequencies that stay
   bool truncate = true;            // kYarn: the ramp's ends are whole dimensions
-  std::vector<float> short_factors, long_factors;  // kLongRope: [rotary_dim / 2] divisors
+  std::vector<float> short_factors = {}, long_factors = {};  // kLongRope: [rotary_dim / 2] divisors
 
   // Whether the frequencies depend on how long the sequence is.
   bool by_length() const { return scaling == Scaling::kDynamic || scaling == Scaling::kLongRope; }

@@ -11,27 +11,35 @@
 #include "kernels/args.h"
 #include "kernels/cpu/math-inl.h"
 #include "kernels/cpu/norm-inl.h"
+#include "kernels/rope_length.h"
 #include "kernels/split.h"
 
 namespace lucid::LUCID_ISA {
 namespace {
 
-// cos and sin of position * inv_freq[i], times attn_factor; i < half.
-inline void CosSinRow(const RopeArgs& a, int32_t position, float* cos_out, float* sin_out) {
+// cos and sin of position * frequency[i], times attn_factor; i < half.
+inline void CosSinRow(const RopeArgs& a, const StepView& step, int64_t token, float* cos_out,
+                      float* sin_out) {
   const int64_t half = a.rotary_dim / 2;
-  const auto p = static_cast<float>(position);
+  const auto p = static_cast<float>(step.positions[token]);
+  const float* freq = a.inv_freq;
+  const int32_t length = RopeLength(step, token);
+  if (a.stretch.limit != 0 && length > a.stretch.limit) {
+    for (int64_t i = 0; i < half; ++i) sin_out[i] = RopeFrequency(a, length, i);
+    freq = sin_out;
+  }
   if constexpr (kHasFma) {
     ForVectors(
         0, half, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
           F s;
           F c;
-          SinCos(LoadUpTo(a.inv_freq + i, n) * Set(p), &s, &c);
+          SinCos(LoadUpTo(freq + i, n) * Set(p), &s, &c);
           StoreUpTo(cos_out + i, c * Set(a.attn_factor), n);
           StoreUpTo(sin_out + i, s * Set(a.attn_factor), n);
         });
   } else {
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p * a.inv_freq[i]);
+      const double angle = static_cast<double>(p * freq[i]);
       cos_out[i] = static_cast<float>(::cos(angle)) * a.attn_factor;
       sin_out[i] = static_cast<float>(::sin(angle)) * a.attn_factor;
     }
@@ -71,7 +79,7 @@ inline void RotateShare(const RopeArgs& a, const RmsNormArgs* norm, const StepVi
   for (int64_t i = share.begin; i < share.end; ++i) {
     if (i / a.n_heads != token) {
       token = i / a.n_heads;
-      CosSinRow(a, step.positions[token], c, s);
+      CosSinRow(a, step, token, c, s);
     }
     float* y = a.y + i * a.head_dim;
     const float* x = y;

@@ -51,8 +51,9 @@ size_t AttentionScratch(const void* args, int64_t max_rows);
 
 // One group of `dim` values: y = x * rsqrt(mean(x^2) + eps) * weight. In place allowed.
 void NormalizeGroup(const float* x, const float* weight, float* y, int64_t dim, float eps);
-// One head at `position`, see RopeArgs. In place allowed.
-void RotateHead(const RopeArgs& args, int32_t position, const float* x, float* y);
+// One head of a token, see RopeArgs. In place allowed.
+void RotateHead(const RopeArgs& args, const StepView& step, int64_t token, const float* x,
+                float* y);
 float Activate(Activation act, float x);
 // The gated unit of one pair.
 float GluOne(const GluRule& glu, float gate, float up);

@@ -6,15 +6,18 @@
 #include <cmath>
 
 #include "kernels/reference/reference.h"
+#include "kernels/rope_length.h"
 #include "kernels/split.h"
 
 namespace lucid::reference {
 
-void RotateHead(const RopeArgs& a, int32_t position, const float* x, float* y) {
+void RotateHead(const RopeArgs& a, const StepView& step, int64_t token, const float* x, float* y) {
+  const auto position = static_cast<float>(step.positions[token]);
+  const int32_t length = RopeLength(step, token);
   const int64_t half = a.rotary_dim / 2;
   const bool interleaved = a.style == RopeStyle::kInterleaved;
   for (int64_t i = 0; i < half; ++i) {
-    const float angle = static_cast<float>(position) * a.inv_freq[i];
+    const float angle = position * RopeFrequency(a, length, i);
     const auto c = static_cast<float>(std::cos(static_cast<double>(angle)) * a.attn_factor);
     const auto s = static_cast<float>(std::sin(static_cast<double>(angle)) * a.attn_factor);
     const int64_t first = a.first + (interleaved ? 2 * i : i);
@@ -32,7 +35,7 @@ void Rope(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const RopeArgs*>(args);
   const Share share = ShareOf(step.n_tokens * a.n_heads, 1, thread);
   for (int64_t i = share.begin; i < share.end; ++i) {
-    RotateHead(a, step.positions[i / a.n_heads], a.x + i * a.head_dim, a.y + i * a.head_dim);
+    RotateHead(a, step, i / a.n_heads, a.x + i * a.head_dim, a.y + i * a.head_dim);
   }
 }
 
@@ -43,7 +46,7 @@ void NormRope(const void* args, const StepView& step, const ThreadSlot& thread) 
   for (int64_t i = share.begin; i < share.end; ++i) {
     float* y = rope.y + i * rope.head_dim;
     NormalizeGroup(a.norm.x + i * rope.head_dim, a.norm.weight, y, rope.head_dim, a.norm.eps);
-    RotateHead(rope, step.positions[i / rope.n_heads], y, y);
+    RotateHead(rope, step, i / rope.n_heads, y, y);
   }
 }
 

@@ -1,0 +1,78 @@
+// Cohere Command-R7B and Command-A: Command-R with windows in three of four layers, which rotate;
+// the fourth sees all positions and knows none.
+#include "models/arch.h"
+#include "models/config_readers.h"
+#include "models/parts.h"
+
+namespace lucid {
+namespace {
+
+constexpr int64_t kPattern = 4;
+
+// Layer i is global when (i + 1) is a multiple of the pattern.
+void SetWindows(ModelConfig& c, int64_t window, int64_t pattern) {
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    const bool global = pattern > 0 && (static_cast<int64_t>(i) + 1) % pattern == 0;
+    c.layers[i].window = global ? 0 : window;
+    c.layers[i].use_rope = !global;
+  }
+}
+
+Result<ModelConfig> FromGguf(const GgufFile& file) {
+  GgufHparams h(file, "cohere2");
+  ModelConfig c = ReadGgufCommon(h, "cohere2", RopeStyle::kInterleaved, NormKind::kLayer);
+  c.logit_scale = h.FloatOr("logit_scale", 1.0);
+  SetWindows(c, h.Int("attention.sliding_window"),
+             h.IntOr("attention.sliding_window_pattern", kPattern));
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
+  HfConfigReader h(config);
+  ModelConfig c = ReadHfCommon(h, "cohere2",
+                               {.hidden_size = 8192,
+                                .intermediate_size = 22528,
+                                .num_hidden_layers = 40,
+                                .num_attention_heads = 64,
+                                .vocab_size = 256000,
+                                .max_position_embeddings = 8192,
+                                .norm = NormKind::kLayer,
+                                .eps_key = "layer_norm_eps",
+                                .norm_eps = 1e-5,
+                                .tie_word_embeddings = true});
+  c.logit_scale = h.Float("logit_scale", 0.0625);
+  c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);
+  SetLayers(c, ReadHfRope(h, c, {.style = RopeStyle::kInterleaved}));
+  const int64_t window = h.Int("sliding_window", 4096);
+  SetWindows(c, window,
+             h.Int(h.Pick({"sliding_window_pattern", "_sliding_window_pattern"}), kPattern));
+  if (const auto sliding = ReadHfSlidingLayers(h, c)) {
+    for (size_t i = 0; i < c.layers.size(); ++i) {
+      c.layers[i].use_rope = (*sliding)[i];
+      c.layers[i].window = (*sliding)[i] ? window : 0;
+    }
+  }
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return parts::ParallelBlock(b, c, layer, x, parts::GatedFfn);
+}
+
+}  // namespace
+
+extern const ArchSpec kCohere2 = {
+    .name = "cohere2",
+    .gguf = "cohere2",
+    .hf = {"Cohere2ForCausalLM"},
+    .from_gguf = FromGguf,
+    .from_hf = FromHf,
+    .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
+    .embed = parts::Embed,
+    .block = Block,
+    .head = parts::Head,
+};
+
+}  // namespace lucid

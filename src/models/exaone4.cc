@@ -1,0 +1,90 @@
+// EXAONE 4: norms only behind each half of the block and over every head of q and k; where there
+// are windows, the global layers know no positions.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/arch.h"
+#include "models/config_readers.h"
+#include "models/parts.h"
+
+namespace lucid {
+namespace {
+
+// `sliding`: by layer; none where every layer is global, and then all rotate.
+void SetWindows(ModelConfig& c, int64_t window, const std::vector<bool>& sliding) {
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    c.layers[i].window = sliding[i] ? window : 0;
+    c.layers[i].use_rope = window == 0 || sliding[i];
+  }
+}
+
+// Three windows, then a global layer.
+std::vector<bool> EveryFourthGlobal(size_t n_layers) {
+  std::vector<bool> sliding(n_layers);
+  for (size_t i = 0; i < n_layers; ++i) sliding[i] = (i + 1) % 4 != 0;
+  return sliding;
+}
+
+Result<ModelConfig> FromGguf(const GgufFile& file) {
+  GgufHparams h(file, "exaone4");
+  ModelConfig c = ReadGgufCommon(h, "exaone4", RopeStyle::kHalfSplit);
+  c.qk_norm = QkNorm::kPerHead;
+  SetWindows(c, h.IntOr("attention.sliding_window", 0), EveryFourthGlobal(c.layers.size()));
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+// layer_types, or sliding_window_pattern: "LLLG" by layer, or n for a global layer in every n.
+std::vector<bool> SlidingLayers(HfConfigReader& h, const ModelConfig& c) {
+  if (const auto named = ReadHfSlidingLayers(h, c)) return *named;
+  std::vector<bool> sliding(c.layers.size());
+  if (h.Has("sliding_window_pattern") && h.json()["sliding_window_pattern"].is_string()) {
+    const std::string pattern = h.String("sliding_window_pattern", "");
+    if (pattern.find_first_not_of("LG") != std::string::npos || pattern.empty()) {
+      h.Fail({ErrorCode::kInvalidFile, "config.json: sliding_window_pattern is not of L and G"});
+      return sliding;
+    }
+    for (size_t i = 0; i < sliding.size(); ++i) sliding[i] = pattern[i % pattern.size()] == 'L';
+    return sliding;
+  }
+  const int64_t pattern = h.Int("sliding_window_pattern", 4);
+  for (size_t i = 0; i < sliding.size(); ++i) {
+    sliding[i] = pattern > 0 && (static_cast<int64_t>(i) + 1) % pattern != 0;
+  }
+  return sliding;
+}
+
+Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
+  HfConfigReader h(config);
+  ModelConfig c = ReadHfCommon(h, "exaone4",
+                               {.intermediate_size = 16384,
+                                .num_key_value_heads = 32,
+                                .vocab_size = 102400,
+                                .norm_eps = 1e-5});
+  c.qk_norm = QkNorm::kPerHead;
+  SetLayers(c, ReadHfRope(h, c));
+  SetWindows(c, h.IntOrNull("sliding_window", 4096), SlidingLayers(h, c));
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return parts::PostNormBlock(b, c, layer, x, parts::GatedFfn);
+}
+
+}  // namespace
+
+extern const ArchSpec kExaone4 = {
+    .name = "exaone4",
+    .gguf = "exaone4",
+    .hf = {"Exaone4ForCausalLM"},
+    .from_gguf = FromGguf,
+    .from_hf = FromHf,
+    .hf_names = {names::kEnds, names::kPostNorms, names::kAttention, names::kQkNorms, names::kFfn},
+    .embed = parts::Embed,
+    .block = Block,
+    .head = parts::Head,
+};
+
+}  // namespace lucid

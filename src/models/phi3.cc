@@ -1,0 +1,61 @@
+// Phi-3: a Llama block whose q, k and v are one stored matrix, gate and up another; long contexts
+// by LongRoPE.
+#include <array>
+
+#include "models/arch.h"
+#include "models/config_readers.h"
+#include "models/parts.h"
+
+namespace lucid {
+namespace {
+
+Result<ModelConfig> FromGguf(const GgufFile& file) {
+  GgufHparams h(file, "phi3");
+  ModelConfig c = ReadGgufCommon(h, "phi3", RopeStyle::kHalfSplit);
+  for (LayerConfig& layer : c.layers) layer.window = h.IntOr("attention.sliding_window", 0);
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
+  HfConfigReader h(config);
+  ModelConfig c = ReadHfCommon(h, "phi3",
+                               {.hidden_size = 3072,
+                                .intermediate_size = 8192,
+                                .vocab_size = 32064,
+                                .max_position_embeddings = 4096,
+                                .norm_eps = 1e-5});
+  SetLayers(c, ReadHfRope(h, c), h.Int("sliding_window", 0));
+  LUCID_RETURN_IF_ERROR(h.status());
+  return c;
+}
+
+Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
+}
+
+constexpr std::array kNames = {
+    NameRule{"blk.{}.attn_q", "model.layers.{}.self_attn.qkv_proj.weight", Transform::kNone,
+             Rows::kQ},
+    NameRule{"blk.{}.attn_k", "model.layers.{}.self_attn.qkv_proj.weight", Transform::kNone,
+             Rows::kK},
+    NameRule{"blk.{}.attn_v", "model.layers.{}.self_attn.qkv_proj.weight", Transform::kNone,
+             Rows::kV},
+    NameRule{"blk.{}.attn_output", "model.layers.{}.self_attn.o_proj.weight"},
+};
+
+}  // namespace
+
+extern const ArchSpec kPhi3 = {
+    .name = "phi3",
+    .gguf = "phi3",
+    .hf = {"Phi3ForCausalLM"},
+    .from_gguf = FromGguf,
+    .from_hf = FromHf,
+    .hf_names = {kNames, names::kEnds, names::kPreNorms, names::kFusedGateUp},
+    .embed = parts::Embed,
+    .block = Block,
+    .head = parts::Head,
+};
+
+}  // namespace lucid

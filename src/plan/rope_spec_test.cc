@@ -1,0 +1,175 @@
+// Rope tables and ALiBi slopes against Hugging Face transformers (fixtures/component), and what a
+// user may change of them.
+#include "plan/rope_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/rope_overrides.h"
+
+namespace lucid {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using Scaling = RopeSpec::Scaling;
+
+const std::string kFolder = std::string(LUCID_SHARED_DIR) + "/fixtures/component/";
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The float32 arrays of a safetensors file.
+class Arrays {
+ public:
+  explicit Arrays(const std::string& path) : blob_(ReadAll(path)) {
+    uint64_t header = 0;
+    std::memcpy(&header, blob_.data(), sizeof(header));
+    index_ = Json::parse(blob_.substr(8, header));
+    data_ = 8 + header;
+  }
+  std::vector<float> operator[](const std::string& name) const {
+    const size_t begin = index_.at(name).at("data_offsets")[0];
+    const size_t end = index_.at(name).at("data_offsets")[1];
+    std::vector<float> out((end - begin) / sizeof(float));
+    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
+    return out;
+  }
+
+ private:
+  std::string blob_;
+  Json index_;
+  size_t data_ = 0;
+};
+
+Scaling ScalingOf(const std::string& type) {
+  for (const Scaling scaling : {Scaling::kLinear, Scaling::kDynamic, Scaling::kYarn,
+                                Scaling::kLlama3, Scaling::kLongRope}) {
+    if (Name(scaling) == type) return scaling;
+  }
+  return Scaling::kNone;
+}
+
+RopeSpec SpecOf(const Json& c) {
+  const Json& p = c["rope_parameters"];
+  RopeSpec spec;
+  spec.theta = p["rope_theta"];
+  spec.rotary_dim = c["rotary_dim"];
+  spec.scaling = ScalingOf(p["rope_type"]);
+  spec.factor = p.value("factor", 1.0);
+  spec.original_context =
+      p.value("original_max_position_embeddings", c["max_position_embeddings"].get<double>());
+  spec.low_freq_factor = p.value("low_freq_factor", 1.0);
+  spec.high_freq_factor = p.value("high_freq_factor", 4.0);
+  spec.beta_fast = p.value("beta_fast", 32.0);
+  spec.beta_slow = p.value("beta_slow", 1.0);
+  spec.truncate = p.value("truncate", true);
+  spec.short_factors = p.value("short_factor", std::vector<float>());
+  spec.long_factors = p.value("long_factor", std::vector<float>());
+  return spec;
+}
+
+TEST(RopeSpecTest, FrequenciesEqualTheFixtures) {
+  if (!std::ifstream(kFolder + "rope.json")) GTEST_SKIP() << "no fixtures at " << kFolder;
+  const Json cases = Json::parse(ReadAll(kFolder + "rope.json"))["cases"];
+  const Arrays arrays(kFolder + "rope.safetensors");
+  int compared = 0;
+  for (const Json& c : cases) {
+    if (!c.contains("rope_parameters")) continue;
+    ++compared;
+    const std::string name = c["name"];
+    const int64_t length = c["seq_len"].is_null() ? 1 : c["seq_len"].get<int64_t>();
+    const std::vector<float> got = InverseFrequencies(SpecOf(c), length, {});
+    const std::vector<float> want = arrays[name + ".inv_freq"];
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i], want[i], 1e-6 * std::abs(want[i])) << name << " " << i;
+    }
+  }
+  EXPECT_GE(compared, 20);
+}
+
+// The same model by the two ways of saying it: theta times factor^(d / (d - 2)).
+TEST(RopeSpecTest, NtkScalingIsABaseOfItsOwn) {
+  const RopeSpec ntk{.rotary_dim = 64, .scaling = Scaling::kNtk, .factor = 8.0};
+  const RopeSpec plain{.theta = 10000.0 * std::pow(8.0, 64.0 / 62.0), .rotary_dim = 64};
+  EXPECT_EQ(InverseFrequencies(ntk, 1, {}), InverseFrequencies(plain, 1, {}));
+}
+
+TEST(RopeSpecTest, SlopesEqualTheFixtures) {
+  if (!std::ifstream(kFolder + "alibi.json")) GTEST_SKIP() << "no fixtures at " << kFolder;
+  const Json cases = Json::parse(ReadAll(kFolder + "alibi.json"))["cases"];
+  for (const Json& c : cases) {
+    const int64_t heads = c["heads"];
+    const std::vector<float> got = AlibiSlopes(heads, 8.0, 1.0);
+    const std::vector<double> want = c["values"];
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i], want[i], 1e-6 * want[i]) << heads << " heads, " << i;
+    }
+  }
+}
+
+TEST(RopeOverridesTest, AScaleIsLinearUnlessSaidOtherwise) {
+  const RopeSpec plain{.rotary_dim = 64};
+  const RopeSpec linear = *Override(plain, {.scale = 4.0}, 2048);
+  EXPECT_EQ(linear.scaling, Scaling::kLinear);
+  EXPECT_EQ(linear.factor, 4.0);
+  EXPECT_EQ(Override(plain, {.freq_scale = 0.25}, 2048)->factor, 4.0);
+  const RopeSpec yarn = *Override(plain, {.scaling = Scaling::kYarn, .scale = 4.0}, 2048);
+  EXPECT_EQ(yarn.original_context, 2048.0);
+  EXPECT_DOUBLE_EQ(yarn.attn_factor, 0.1 * std::log(4.0) + 1.0);
+  EXPECT_EQ(Override(yarn, {.scaling = Scaling::kNone}, 2048)->attn_factor, 1.0);
+  EXPECT_EQ(Override(plain, {.freq_base = 500000.0}, 2048)->theta, 500000.0);
+}
+
+TEST(RopeOverridesTest, YarnTakesWhatItIsToldAndKeepsTheRest) {
+  const RopeSpec model{.rotary_dim = 64,
+                       .scaling = Scaling::kYarn,
+                       .factor = 4.0,
+                       .original_context = 4096,
+                       .attn_factor = 1.2,
+                       .beta_fast = 16.0};
+  const RopeSpec changed = *Override(model, {.yarn_orig_ctx = 1024, .yarn_beta_slow = 2.0}, 16384);
+  EXPECT_EQ(changed.original_context, 1024.0);
+  EXPECT_EQ(changed.beta_slow, 2.0);
+  EXPECT_EQ(changed.beta_fast, 16.0);
+  EXPECT_EQ(changed.attn_factor, 1.2);
+  EXPECT_DOUBLE_EQ(Override(model, {.yarn_attn_factor = 0.5}, 16384)->attn_factor,
+                   0.5 * (0.1 * std::log(4.0) + 1.0));
+  EXPECT_EQ(Override(model, {.yarn_ext_factor = 0.0}, 16384)->ext_factor, 0.0);
+}
+
+TEST(RopeOverridesTest, WhatDoesNotGoTogetherIsNamed) {
+  const RopeSpec plain{.rotary_dim = 64};
+  EXPECT_THAT(Override(plain, {.yarn_beta_slow = 2.0}, 2048).error().message,
+              HasSubstr("--rope-scaling yarn"));
+  EXPECT_THAT(Override(plain, {.scale = 2.0, .freq_scale = 0.5}, 2048).error().message,
+              HasSubstr("--rope-freq-scale"));
+  const RopeSpec llama3{.rotary_dim = 64, .scaling = Scaling::kLlama3, .factor = 8.0};
+  EXPECT_THAT(Override(llama3, {.scale = 2.0}, 2048).error().message, HasSubstr("llama3"));
+  EXPECT_EQ(Override(llama3, {.scaling = Scaling::kLinear, .scale = 2.0}, 2048)->factor, 2.0);
+}
+
+TEST(RopeSpecTest, DescribesItself) {
+  EXPECT_EQ(Describe({.rotary_dim = 64}, 64), "theta 10000, 64 dimensions");
+  EXPECT_EQ(Describe({.rotary_dim = 16,
+                      .scaling = Scaling::kYarn,
+                      .factor = 4.0,
+                      .original_context = 64,
+                      .attn_factor = 1.25},
+                     32),
+            "theta 10000, 16 of 32 dimensions, yarn by 4 from 64, attention factor 1.25");
+}
+
+}  // namespace
+}  // namespace lucid
