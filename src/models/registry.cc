@@ -10,6 +10,7 @@ namespace lucid {
   X(kLlama) \
   X(kMistral) \
   X(kQwen2) \
+  X(kQwen3) \
   X(kGemma) \
   X(kGemma2) \
   X(kGemma3) \
