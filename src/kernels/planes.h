@@ -23,18 +23,22 @@
 
 namespace lucid {
 
+// Sums over columns 0-15, 16-31 and all of a block.
+enum PlaneSum { kFirstHalf, kSecondHalf, kWholeBlock, kPlaneSums };
+
 template <int kRows>
 struct PlaneBlock {
-  float scale[kRows];        // s / 128: what the sum of 128 * high + low is in
-  float sum[kRows];          // of the rounded activations
-  int32_t units[kRows];      // sum of 128 * high + low
-  float half_sum[2][kRows];  // the same of columns 0-15 and 16-31
-  int32_t half_units[2][kRows];
-  uint32_t low_rows;  // bit r: row r has a low plane
+  float scale[kRows];            // s; s / 128 where the row has a low plane
+  float sum[kPlaneSums][kRows];  // of the rounded activations
+  // Minus the sums of the planes: times what is taken off of every weight, they are where a dot
+  // product with the weights starts.
+  int32_t minus_high[kPlaneSums][kRows];
+  int32_t minus_low[kPlaneSums][kRows];
+  uint32_t low_rows;  // bit r: row r has a low plane; what others have in its place is undefined
   int8_t high[8][kRows][4];
   int8_t low[8][kRows][4];
 };
-constexpr int64_t kPlaneBlockRowBytes = 92;
+constexpr int64_t kPlaneBlockRowBytes = 104;
 constexpr int64_t kPlaneBlockFixedBytes = 4;
 static_assert(sizeof(PlaneBlock<1>) == kPlaneBlockRowBytes + kPlaneBlockFixedBytes);
 static_assert(sizeof(PlaneBlock<6>) == 6 * kPlaneBlockRowBytes + kPlaneBlockFixedBytes);

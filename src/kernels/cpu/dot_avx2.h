@@ -54,6 +54,10 @@ inline Bytes Lookup(const int8_t* table, const Bytes& index) {
 inline Ints ZeroInts() {
   return {{_mm256_setzero_si256(), _mm256_setzero_si256()}};
 }
+inline Ints ShiftedInt(int32_t x, int bits) {
+  const __m256i all = _mm256_sll_epi32(_mm256_set1_epi32(x), _mm_cvtsi32_si128(bits));
+  return {{all, all}};
+}
 // Weights of at most 63 in magnitude: two products of a pair fit in 16 bits.
 inline __m256i DotUnsigned(__m256i w, __m256i x) {
   return _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
@@ -77,10 +81,6 @@ inline Ints TimesHighUnit(const Ints& a) {
 }
 inline Ints Add(const Ints& a, const Ints& b) {
   return {{_mm256_add_epi32(a.v[0], b.v[0]), _mm256_add_epi32(a.v[1], b.v[1])}};
-}
-inline Ints Subtract(const Ints& a, int32_t b) {
-  const __m256i all = _mm256_set1_epi32(b);
-  return {{_mm256_sub_epi32(a.v[0], all), _mm256_sub_epi32(a.v[1], all)}};
 }
 inline Floats ToFloats(const Ints& a) {
   return {{_mm256_cvtepi32_ps(a.v[0]), _mm256_cvtepi32_ps(a.v[1])}};

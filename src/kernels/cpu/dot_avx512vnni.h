@@ -52,6 +52,9 @@ inline Bytes Lookup(const int8_t* table, Bytes index) {
 inline Ints ZeroInts() {
   return {_mm512_setzero_si512()};
 }
+inline Ints ShiftedInt(int32_t x, int bits) {
+  return {_mm512_sll_epi32(_mm512_set1_epi32(x), _mm_cvtsi32_si128(bits))};
+}
 inline Ints Dot(Ints sum, Bytes w, Four x) {
   return {_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(x))};
 }
@@ -60,9 +63,6 @@ inline Ints TimesHighUnit(Ints a) {
 }
 inline Ints Add(Ints a, Ints b) {
   return {_mm512_add_epi32(a.v, b.v)};
-}
-inline Ints Subtract(Ints a, int32_t b) {
-  return {_mm512_sub_epi32(a.v, _mm512_set1_epi32(b))};
 }
 inline Floats ToFloats(Ints a) {
   return {{_mm512_cvtepi32_ps(a.v)}};

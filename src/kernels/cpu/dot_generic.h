@@ -66,6 +66,10 @@ inline Bytes Lookup(const int8_t* table, const Bytes& index) {
 inline Ints ZeroInts() {
   return {decltype(Ints::v){}};
 }
+// x * 2^bits for each row.
+inline Ints ShiftedInt(int32_t x, int bits) {
+  return {decltype(Ints::v){} + (x << bits)};
+}
 // even . x0 and x2, odd . x1 and x3: the bytes of a row as numbers of 16 bits, whose products with
 // a signed byte fit in 16 bits.
 inline Ints DotOfHalves(const Ints& sum, const Pairs16& even, const Pairs16& odd, Four x) {
@@ -99,9 +103,6 @@ inline Ints TimesHighUnit(const Ints& a) {
 }
 inline Ints Add(const Ints& a, const Ints& b) {
   return {a.v + b.v};
-}
-inline Ints Subtract(const Ints& a, int32_t b) {
-  return {a.v - b};
 }
 inline Floats ToFloats(const Ints& a) {
   using Floats16 = float __attribute__((vector_size(64)));

@@ -60,6 +60,10 @@ inline Bytes Lookup(const int8_t* table, const Bytes& index) {
 inline Ints ZeroInts() {
   LUCID_EACH_OF_FOUR(Ints, vdupq_n_s32(0));
 }
+inline Ints ShiftedInt(int32_t x, int bits) {
+  const int32x4_t all = vshlq_s32(vdupq_n_s32(x), vdupq_n_s32(bits));
+  LUCID_EACH_OF_FOUR(Ints, all);
+}
 // Adds the products of each four bytes to the sum of their row.
 inline int32x4_t DotSigned(int32x4_t sum, int8x16_t w, int8x16_t x) {
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -84,9 +88,6 @@ inline Ints TimesHighUnit(const Ints& a) {
 }
 inline Ints Add(const Ints& a, const Ints& b) {
   LUCID_EACH_OF_FOUR(Ints, vaddq_s32(a.v[i], b.v[i]));
-}
-inline Ints Subtract(const Ints& a, int32_t b) {
-  LUCID_EACH_OF_FOUR(Ints, vsubq_s32(a.v[i], vdupq_n_s32(b)));
 }
 inline Floats ToFloats(const Ints& a) {
   LUCID_EACH_OF_FOUR(Floats, vcvtq_f32_s32(a.v[i]));

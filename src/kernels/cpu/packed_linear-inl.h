@@ -155,8 +155,8 @@ inline void PanelTileOf(const PackedProduct& p, const RoundedRows& x, const Pane
   const int64_t ldy = whole ? to.ldy : kPanelColumns;
   float* y = whole ? to.y + t * kRowTile * to.ldy + n : edge + t * kRowTile * ldy;
   const int64_t rows = x.RowsOfTile(t);
-  p.kernels.panel[rows - 1](panel, blocks, p.kernels.taken_off, x.Block(t, block), block == 0, y,
-                            ldy);
+  p.kernels.panel[rows - 1](panel, blocks, p.kernels.taken_off_bits, x.Block(t, block), block == 0,
+                            y, ldy);
   if (block + blocks < p.shape.blocks()) return;
   const int64_t columns =
       Smaller(Smaller(kPanelColumns, (part.strip_end - strip) * kStripRows), p.n_out - n);

@@ -3,9 +3,9 @@
 //
 // Every sum follows one order, whichever way it is computed: sub-blocks (of 32 columns, or 16 where
 // the type has two scales in a block) ascending; in each
-//   n = sum of q * (128 * high + low)               an exact integer
-//   f = fma(float(n) * scale, activation scale, f)
-//   f = fma(add, sum of the activations, f)         where the type adds
+//   n = sum of q * (128 * high + low)               an exact integer; without low plane: of q *
+//   high f = fma(float(n) * scale, activation scale, f) f = fma(add, sum of the activations, f)
+//   where the type adds
 // so a row's results are the same bits alone and among others.
 #pragma once
 
@@ -44,6 +44,15 @@ template <typename T>
 constexpr bool kDotsSigned = T::kSigned&& kSignedDot;
 template <typename T>
 constexpr int32_t kTakenOff = T::kOffset + (kFlips<T> ? 128 : 0);
+// Its binary logarithm; 0 where nothing is taken off.
+constexpr int LogOf(int32_t power) {
+  return power <= 1 ? 0 : 1 + LogOf(power / 2);
+}
+template <typename T>
+constexpr int kTakenOffBits = LogOf(kTakenOff<T>);
+// Which sums of a block belong to a sub-block.
+template <typename T, int kHalf>
+constexpr int kSumOf = T::kSubBlocks == 1 ? kWholeBlock : kHalf;
 
 template <typename T, int kGroup>
 [[gnu::always_inline]] inline Bytes Operand(const uint8_t* planes) {
@@ -64,40 +73,51 @@ template <bool kSigned, typename IntsT>  // a template, since not all sets have 
 
 // --- few rows: weights unpacked in registers ---
 
-template <typename T, int kGroup, int kEnd, int kRows>
-[[gnu::always_inline]] inline void DotGroups(const uint8_t* planes, const PlaneBlock<kRows>& x,
-                                             Ints* high, Ints* low) {
+// n[kRows] += the dot products of groups [kGroup, kEnd) with rows of a plane.
+template <typename T, int kGroup, int kEnd, int kRows, typename PlaneT>
+[[gnu::always_inline]] inline void DotGroups(const uint8_t* planes, const PlaneT& x, int64_t first,
+                                             Ints* n) {
   if constexpr (kGroup < kEnd) {
     const Bytes w = Operand<T, kGroup>(planes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      high[r] = DotOf<kDotsSigned<T>>(high[r], w, LoadFour(x.high[kGroup][r]));
-      low[r] = DotOf<kDotsSigned<T>>(low[r], w, LoadFour(x.low[kGroup][r]));
+      n[r] = DotOf<kDotsSigned<T>>(n[r], w, LoadFour(x[kGroup][first + r]));
     }
-    DotGroups<T, kGroup + 1, kEnd, kRows>(planes, x, high, low);
+    DotGroups<T, kGroup + 1, kEnd, kRows>(planes, x, first, n);
   }
+}
+template <typename T>
+[[gnu::always_inline]] inline Ints StartOf(int32_t minus_sum) {
+  if constexpr (kTakenOff<T> == 0) return ZeroInts();
+  return ShiftedInt(minus_sum, kTakenOffBits<T>);
 }
 
 template <typename T, int kHalf, int kRows>
 [[gnu::always_inline]] inline void DirectSubBlock(const uint8_t* planes, const PlaneBlock<kRows>& x,
                                                   const float* scale, const float* add, Floats* f) {
-  constexpr int kGroups = 8 / T::kSubBlocks;
-  Ints high[kRows];
-  Ints low[kRows];
+  constexpr int kFirst = kHalf * 8 / T::kSubBlocks;
+  constexpr int kEnd = (kHalf + 1) * 8 / T::kSubBlocks;
+  constexpr int kSum = kSumOf<T, kHalf>;
+  Ints n[kRows];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) high[r] = low[r] = ZeroInts();
-  DotGroups<T, kHalf * kGroups, (kHalf + 1) * kGroups, kRows>(planes, x, high, low);
+  for (int r = 0; r < kRows; ++r) n[r] = StartOf<T>(x.minus_high[kSum][r]);
+  DotGroups<T, kFirst, kEnd, kRows>(planes, x.high, 0, n);
+  if (x.low_rows != 0) {
+    asm("" : "+r"(planes));  // unpacks again, so that registers are left for the sums
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      if (((x.low_rows >> r) & 1u) == 0) continue;
+      Ints low = StartOf<T>(x.minus_low[kSum][r]);
+      DotGroups<T, kFirst, kEnd, 1>(planes, x.low, r, &low);
+      n[r] = Add(TimesHighUnit(n[r]), low);
+    }
+  }
   const Floats s = LoadFloats(scale);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    Ints n = Add(TimesHighUnit(high[r]), low[r]);
-    if constexpr (kTakenOff<T> != 0) {
-      n = Subtract(n, kTakenOff<T> * (T::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r]));
-    }
-    f[r] = FmaFloats(Multiply(ToFloats(n), s), SetFloats(x.scale[r]), f[r]);
+    f[r] = FmaFloats(Multiply(ToFloats(n[r]), s), SetFloats(x.scale[r]), f[r]);
     if constexpr (T::kAdds) {
-      const float sum = T::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r];
-      f[r] = FmaFloats(LoadFloats(add), SetFloats(sum), f[r]);
+      f[r] = FmaFloats(LoadFloats(add), SetFloats(x.sum[kSum][r]), f[r]);
     }
   }
 }
@@ -163,6 +183,7 @@ struct PanelShape {
   static constexpr int kSubBlocks = kSubBlocksT;
   static constexpr bool kAdds = kAddsT;
   static constexpr bool kSigned = kSignedT;
+  static constexpr bool kTakesOff = !kAddsT && !kSignedT;
   // A block: [8 groups][kStripTile] bytes of 16 rows, then [kSubBlocks][kStripTile][16] scales, and
   // as many addends.
   static constexpr int64_t kNumberBytes = 8 * kStripTile * kPlaneBytes;
@@ -202,13 +223,11 @@ void UnpackTiles(const uint8_t* strip, const StripShape& shape, int64_t begin, i
   }
 }
 
-// The float step of a sub-block: f += n * scale * unit, and what the type adds. Without low planes
-// n is 128 times smaller and the unit as much larger, which gives the same bits.
-template <typename Panel, int kHalf, bool kLow, int kRows>
+// The float step of a sub-block: f += n * scale * unit, and what the type adds.
+template <typename Panel, int kHalf, int kRows>
 [[gnu::always_inline]] inline void PanelFloats(const uint8_t* panel, const PlaneBlock<kRows>& x,
-                                               int32_t taken_off, Ints (*n)[kStripTile],
+                                               const Ints (*n)[kStripTile],
                                                Floats (*f)[kStripTile]) {
-  constexpr float kUnit = kLow ? 1 : 1 << kLowBits;
   const auto* scales =
       reinterpret_cast<const float*>(panel + Panel::kNumberBytes) + kHalf * kStripTile * 16;
   Floats scale[kStripTile];
@@ -216,12 +235,9 @@ template <typename Panel, int kHalf, bool kLow, int kRows>
   for (int v = 0; v < kStripTile; ++v) scale[v] = LoadFloats(scales + v * 16);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    const Floats unit = SetFloats(kUnit * x.scale[r]);
-    const int32_t units = Panel::kSubBlocks == 1 ? x.units[r] : x.half_units[kHalf][r];
-    const int32_t off = taken_off * (kLow ? units : units >> kLowBits);
+    const Floats unit = SetFloats(x.scale[r]);
 #pragma GCC unroll 4
     for (int v = 0; v < kStripTile; ++v) {
-      if constexpr (!Panel::kAdds) n[r][v] = Subtract(n[r][v], off);
       f[r][v] = FmaFloats(Multiply(ToFloats(n[r][v]), scale[v]), unit, f[r][v]);
     }
   }
@@ -229,7 +245,7 @@ template <typename Panel, int kHalf, bool kLow, int kRows>
     const float* adds = scales + Panel::kScaleBytes / 4;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Floats sum = SetFloats(Panel::kSubBlocks == 1 ? x.sum[r] : x.half_sum[kHalf][r]);
+      const Floats sum = SetFloats(x.sum[kSumOf<Panel, kHalf>][r]);
 #pragma GCC unroll 4
       for (int v = 0; v < kStripTile; ++v) {
         f[r][v] = FmaFloats(LoadFloats(adds + v * 16), sum, f[r][v]);
@@ -238,19 +254,49 @@ template <typename Panel, int kHalf, bool kLow, int kRows>
   }
 }
 
+// n[r] = 128 * n[r] + the sum over the low plane, for the rows that have one.
+template <typename Panel, int kHalf, int kRows>
+[[gnu::always_inline]] inline void AddLowPlanes(const uint8_t* panel, const PlaneBlock<kRows>& x,
+                                                int taken_off_bits, Ints (*n)[kStripTile]) {
+  constexpr int kGroups = 8 / Panel::kSubBlocks;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    if (((x.low_rows >> r) & 1u) == 0) continue;
+    Ints low[kStripTile];
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      low[v] = Panel::kTakesOff ? ShiftedInt(x.minus_low[kSumOf<Panel, kHalf>][r], taken_off_bits)
+                                : ZeroInts();
+    }
+#pragma GCC unroll 8
+    for (int g = kHalf * kGroups; g < (kHalf + 1) * kGroups; ++g) {
+      const Four four = LoadFour(x.low[g][r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) {
+        const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+        low[v] = DotOf<Panel::kSigned>(low[v], w, four);
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) n[r][v] = Add(TimesHighUnit(n[r][v]), low[v]);
+  }
+}
+
 template <typename Panel, int kHalf, int kRows>
 [[gnu::always_inline]] inline void PanelSubBlock(const uint8_t* panel, const PlaneBlock<kRows>& x,
-                                                 int32_t taken_off, Floats (*f)[kStripTile]) {
+                                                 int taken_off_bits, Floats (*f)[kStripTile]) {
   constexpr int kGroups = 8 / Panel::kSubBlocks;
-  constexpr int kFirst = kHalf * kGroups;
   Ints n[kRows][kStripTile];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+    const Ints start = Panel::kTakesOff
+                           ? ShiftedInt(x.minus_high[kSumOf<Panel, kHalf>][r], taken_off_bits)
+                           : ZeroInts();
 #pragma GCC unroll 4
-    for (int v = 0; v < kStripTile; ++v) n[r][v] = ZeroInts();
+    for (int v = 0; v < kStripTile; ++v) n[r][v] = start;
   }
 #pragma GCC unroll 8
-  for (int g = kFirst; g < kFirst + kGroups; ++g) {
+  for (int g = kHalf * kGroups; g < (kHalf + 1) * kGroups; ++g) {
     Bytes w[kStripTile];
 #pragma GCC unroll 4
     for (int v = 0; v < kStripTile; ++v) {
@@ -263,31 +309,19 @@ template <typename Panel, int kHalf, int kRows>
       for (int v = 0; v < kStripTile; ++v) n[r][v] = DotOf<Panel::kSigned>(n[r][v], w[v], four);
     }
   }
-  if (x.low_rows == 0) {
-    return PanelFloats<Panel, kHalf, false, kRows>(panel, x, taken_off, n, f);
+  if (x.low_rows != 0) {
+    // Reads the numbers again: kept in registers they would push the sums to the stack.
+    const uint8_t* again = panel;
+    asm("" : "+r"(again));
+    AddLowPlanes<Panel, kHalf, kRows>(again, x, taken_off_bits, n);
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kStripTile; ++v) n[r][v] = TimesHighUnit(n[r][v]);
-    if (((x.low_rows >> r) & 1u) == 0) continue;
-#pragma GCC unroll 8
-    for (int g = kFirst; g < kFirst + kGroups; ++g) {
-      const Four four = LoadFour(x.low[g][r]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kStripTile; ++v) {
-        const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
-        n[r][v] = DotOf<Panel::kSigned>(n[r][v], w, four);
-      }
-    }
-  }
-  PanelFloats<Panel, kHalf, true, kRows>(panel, x, taken_off, n, f);
+  PanelFloats<Panel, kHalf, kRows>(panel, x, n, f);
 }
 
 // y[kRows][kStripTile * 16] (rows ldy apart) += the sums over the panel's `blocks` blocks; `first`:
 // = them.
 template <typename Panel, int kRows>
-void PanelTile(const uint8_t* panel, int64_t blocks, int32_t taken_off, const uint8_t* planes_of_x,
+void PanelTile(const uint8_t* panel, int64_t blocks, int taken_off_bits, const uint8_t* planes_of_x,
                bool first, float* y, int64_t ldy) {
   const auto* x = reinterpret_cast<const PlaneBlock<kRows>*>(planes_of_x);
   Floats f[kRows][kStripTile];
@@ -299,9 +333,9 @@ void PanelTile(const uint8_t* panel, int64_t blocks, int32_t taken_off, const ui
     }
   }
   for (int64_t b = 0; b < blocks; ++b, ++x, panel += Panel::kBlockBytes) {
-    PanelSubBlock<Panel, 0, kRows>(panel, *x, taken_off, f);
+    PanelSubBlock<Panel, 0, kRows>(panel, *x, taken_off_bits, f);
     if constexpr (Panel::kSubBlocks == 2) {
-      PanelSubBlock<Panel, 1, kRows>(panel, *x, taken_off, f);
+      PanelSubBlock<Panel, 1, kRows>(panel, *x, taken_off_bits, f);
     }
   }
 #pragma GCC unroll 8
@@ -317,14 +351,14 @@ using DirectFn = void (*)(const uint8_t* strip, const StripShape& shape, const W
                           const uint8_t* x, float* out);
 using UnpackFn = void (*)(const uint8_t* strip, const StripShape& shape, int64_t begin, int64_t end,
                           int v, uint8_t* panel);
-using PanelFn = void (*)(const uint8_t* panel, int64_t blocks, int32_t taken_off, const uint8_t* x,
+using PanelFn = void (*)(const uint8_t* panel, int64_t blocks, int taken_off_bits, const uint8_t* x,
                          bool first, float* y, int64_t ldy);
 
 struct PackedKernels {
   DirectFn direct[kRowTile];  // [rows - 1]
   UnpackFn unpack;
   PanelFn panel[kRowTile];
-  int32_t taken_off;
+  int taken_off_bits;
 };
 
 template <typename T>
@@ -332,7 +366,8 @@ constexpr PackedKernels KernelsOf() {
   using Panel = PanelShapeOf<T>;
   PackedKernels k = {};
   k.unpack = UnpackTiles<T>;
-  k.taken_off = kTakenOff<T>;
+  static_assert(kTakenOff<T> == (Panel::kTakesOff ? 1 << kTakenOffBits<T> : 0));
+  k.taken_off_bits = kTakenOffBits<T>;
 #define LUCID_ROWS(n)                     \
   if constexpr (kRowTile >= n) {          \
     k.direct[n - 1] = DirectTile<T, n>;   \

@@ -21,7 +21,13 @@ struct PlaneRow {
   float error_budget;  // 0: both planes everywhere
 };
 
-// Where the numbers of row `r` of a tile of `rows` rows lie, from the start of a block.
+// Where the numbers of row `r` of a tile of `rows` rows lie, from the start of a block. Members of
+// PlaneBlock in its order.
+constexpr int64_t kScaleAt = 0;
+constexpr int64_t kSumAt = 1;
+constexpr int64_t kMinusHighAt = kSumAt + kPlaneSums;
+constexpr int64_t kMinusLowAt = kMinusHighAt + kPlaneSums;
+constexpr int64_t kLowRowsAt = kMinusLowAt + kPlaneSums;
 struct PlanePlaces {
   int64_t rows;
   int64_t r;
@@ -31,11 +37,12 @@ struct PlanePlaces {
   int32_t* Int(uint8_t* block, int64_t member) const {
     return reinterpret_cast<int32_t*>(block) + member * rows + r;
   }
-  uint32_t* LowRows(uint8_t* block) const { return reinterpret_cast<uint32_t*>(block) + 7 * rows; }
-  uint8_t* High(uint8_t* block) const { return block + 28 * rows + 4 + 4 * r; }
+  uint32_t* LowRows(uint8_t* block) const {
+    return reinterpret_cast<uint32_t*>(block) + kLowRowsAt * rows;
+  }
+  uint8_t* High(uint8_t* block) const { return block + 4 * (kLowRowsAt * rows + 1 + r); }
   uint8_t* Low(uint8_t* block) const { return High(block) + 32 * rows; }
 };
-enum PlaneMember : int64_t { kScaleAt, kSumAt, kUnitsAt, kHalfSumAt, kHalfUnitsAt = 5 };
 
 struct RowMagnitude {
   float energy;  // sum of squares
@@ -69,43 +76,60 @@ inline RowMagnitude MeasureRow(const PlaneRow& row, const PlanePlaces& at, uint8
   return {parts[0], SumOfIntegers(nothing) == 0.0f};
 }
 
+inline void PutPlane(const int8_t* plane, int64_t rows, uint8_t* to) {
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * rows, plane + 4 * g, 4);
+}
+// Writes minus the sums of a plane.
+inline void PutSums(const int32_t* half, int64_t member, const PlanePlaces& at, uint8_t* block) {
+  *at.Int(block, member + kFirstHalf) = -half[0];
+  *at.Int(block, member + kSecondHalf) = -half[1];
+  *at.Int(block, member + kWholeBlock) = -(half[0] + half[1]);
+}
+
 // Rounds one block to the planes in front of it.
 inline void RoundBlock(const float* x, float largest, bool with_low, const PlanePlaces& at,
                        uint8_t* block) {
   const F inverse = Set(largest < kSmallest ? 0.0f : kHighest / largest);
-  const float unit = largest < kSmallest ? 0.0f : largest / (kHighest * kLowUnit);
-  int8_t high[kPackedBlock];
-  int8_t low[kPackedBlock] = {};
-  int32_t units[2];
+  const float s = largest < kSmallest ? 0.0f : largest / kHighest;
+  const float unit = with_low ? s / kLowUnit : s;
+  int8_t plane[kPackedBlock];
+  int32_t high[2];
   for (int half = 0; half < 2; ++half) {
     F sum = Zero();
 #pragma GCC unroll 4
     for (int i = 16 * half; i < 16 * half + 16; i += kLanes) {
-      const F v = Load(x + i) * inverse;
-      const F h = Round(v);
-      StoreI8(high + i, h);
-      sum = Fma(h, Set(kLowUnit), sum);
-      if (with_low) {
-        const F l = Round((v - h) * Set(kLowUnit));
-        StoreI8(low + i, l);
+      const F h = Round(Load(x + i) * inverse);
+      StoreI8(plane + i, h);
+      sum = sum + h;
+    }
+    high[half] = static_cast<int32_t>(SumOfIntegers(sum));
+  }
+  PutPlane(plane, at.rows, at.High(block));
+  PutSums(high, kMinusHighAt, at, block);
+  int32_t units[2] = {high[0], high[1]};
+  if (with_low) {
+    int32_t low[2];
+    for (int half = 0; half < 2; ++half) {
+      F sum = Zero();
+#pragma GCC unroll 4
+      for (int i = 16 * half; i < 16 * half + 16; i += kLanes) {
+        const F v = Load(x + i) * inverse;
+        const F l = Round((v - Round(v)) * Set(kLowUnit));
+        StoreI8(plane + i, l);
         sum = sum + l;
       }
+      low[half] = static_cast<int32_t>(SumOfIntegers(sum));
+      units[half] = high[half] * (1 << kLowBits) + low[half];
     }
-    units[half] = static_cast<int32_t>(SumOfIntegers(sum));
+    PutPlane(plane, at.rows, at.Low(block));
+    PutSums(low, kMinusLowAt, at, block);
+    *at.LowRows(block) |= 1u << at.r;
   }
   *at.Float(block, kScaleAt) = unit;
-  *at.Float(block, kSumAt) = unit * static_cast<float>(units[0] + units[1]);
-  *at.Int(block, kUnitsAt) = units[0] + units[1];
-  for (int half = 0; half < 2; ++half) {
-    *at.Float(block, kHalfSumAt + half) = unit * static_cast<float>(units[half]);
-    *at.Int(block, kHalfUnitsAt + half) = units[half];
-  }
-  if (with_low) *at.LowRows(block) |= 1u << at.r;
-#pragma GCC unroll 8
-  for (int g = 0; g < 8; ++g) {
-    memcpy(at.High(block) + g * 4 * at.rows, high + 4 * g, 4);
-    memcpy(at.Low(block) + g * 4 * at.rows, low + 4 * g, 4);
-  }
+  *at.Float(block, kSumAt + kFirstHalf) = unit * static_cast<float>(units[0]);
+  *at.Float(block, kSumAt + kSecondHalf) = unit * static_cast<float>(units[1]);
+  *at.Float(block, kSumAt + kWholeBlock) = unit * static_cast<float>(units[0] + units[1]);
 }
 
 // Row `r` of a tile of `rows` rows. A row with a value that is no number gets scales that are none
@@ -128,7 +152,7 @@ inline void RoundRow(const PlaneRow& row, int64_t r, int64_t rows, uint8_t* tile
     constexpr float kZeros[kPackedBlock] = {};
     RoundBlock(kZeros, 0.0f, false, at, block);
     *at.Float(block, kScaleAt) = __builtin_nanf("");
-    *at.Float(block, kSumAt) = __builtin_nanf("");
+    for (int i = 0; i < kPlaneSums; ++i) *at.Float(block, kSumAt + i) = __builtin_nanf("");
   }
 }
 
