@@ -76,60 +76,49 @@ inline RowMagnitude MeasureRow(const PlaneRow& row, const PlanePlaces& at, uint8
   return {parts[0], SumOfIntegers(nothing) == 0.0f};
 }
 
-inline void PutPlane(const int8_t* plane, int64_t rows, uint8_t* to) {
+// Puts 32 bytes in place, and minus their sums; returns the sums of the halves.
+struct HalfSums {
+  int32_t v[2];
+};
+inline HalfSums PutPlane(const int8_t* plane, const PlanePlaces& at, int64_t sums_at, uint8_t* to,
+                         uint8_t* block) {
 #pragma GCC unroll 8
-  for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * rows, plane + 4 * g, 4);
-}
-// Writes minus the sums of a plane.
-inline void PutSums(const int32_t* half, int64_t member, const PlanePlaces& at, uint8_t* block) {
-  *at.Int(block, member + kFirstHalf) = -half[0];
-  *at.Int(block, member + kSecondHalf) = -half[1];
-  *at.Int(block, member + kWholeBlock) = -(half[0] + half[1]);
+  for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * at.rows, plane + 4 * g, 4);
+  const HalfSums half = {{SumOf16(plane), SumOf16(plane + 16)}};
+  *at.Int(block, sums_at + kFirstHalf) = -half.v[0];
+  *at.Int(block, sums_at + kSecondHalf) = -half.v[1];
+  *at.Int(block, sums_at + kWholeBlock) = -(half.v[0] + half.v[1]);
+  return half;
 }
 
 // Rounds one block to the planes in front of it.
 inline void RoundBlock(const float* x, float largest, bool with_low, const PlanePlaces& at,
                        uint8_t* block) {
   const F inverse = Set(largest < kSmallest ? 0.0f : kHighest / largest);
-  const float s = largest < kSmallest ? 0.0f : largest / kHighest;
-  const float unit = with_low ? s / kLowUnit : s;
+  float unit = largest < kSmallest ? 0.0f : largest / kHighest;
   int8_t plane[kPackedBlock];
-  int32_t high[2];
-  for (int half = 0; half < 2; ++half) {
-    F sum = Zero();
-#pragma GCC unroll 4
-    for (int i = 16 * half; i < 16 * half + 16; i += kLanes) {
-      const F h = Round(Load(x + i) * inverse);
-      StoreI8(plane + i, h);
-      sum = sum + h;
-    }
-    high[half] = static_cast<int32_t>(SumOfIntegers(sum));
+#pragma GCC unroll 8
+  for (int i = 0; i < kPackedBlock; i += kLanes) {
+    StoreI8(plane + i, Round(Load(x + i) * inverse));
   }
-  PutPlane(plane, at.rows, at.High(block));
-  PutSums(high, kMinusHighAt, at, block);
-  int32_t units[2] = {high[0], high[1]};
+  HalfSums units = PutPlane(plane, at, kMinusHighAt, at.High(block), block);
   if (with_low) {
-    int32_t low[2];
-    for (int half = 0; half < 2; ++half) {
-      F sum = Zero();
-#pragma GCC unroll 4
-      for (int i = 16 * half; i < 16 * half + 16; i += kLanes) {
-        const F v = Load(x + i) * inverse;
-        const F l = Round((v - Round(v)) * Set(kLowUnit));
-        StoreI8(plane + i, l);
-        sum = sum + l;
-      }
-      low[half] = static_cast<int32_t>(SumOfIntegers(sum));
-      units[half] = high[half] * (1 << kLowBits) + low[half];
+#pragma GCC unroll 8
+    for (int i = 0; i < kPackedBlock; i += kLanes) {
+      const F v = Load(x + i) * inverse;
+      StoreI8(plane + i, Round((v - Round(v)) * Set(kLowUnit)));
     }
-    PutPlane(plane, at.rows, at.Low(block));
-    PutSums(low, kMinusLowAt, at, block);
+    const HalfSums low = PutPlane(plane, at, kMinusLowAt, at.Low(block), block);
+    for (int half = 0; half < 2; ++half) {
+      units.v[half] = units.v[half] * (1 << kLowBits) + low.v[half];
+    }
+    unit /= kLowUnit;
     *at.LowRows(block) |= 1u << at.r;
   }
   *at.Float(block, kScaleAt) = unit;
-  *at.Float(block, kSumAt + kFirstHalf) = unit * static_cast<float>(units[0]);
-  *at.Float(block, kSumAt + kSecondHalf) = unit * static_cast<float>(units[1]);
-  *at.Float(block, kSumAt + kWholeBlock) = unit * static_cast<float>(units[0] + units[1]);
+  *at.Float(block, kSumAt + kFirstHalf) = unit * static_cast<float>(units.v[0]);
+  *at.Float(block, kSumAt + kSecondHalf) = unit * static_cast<float>(units.v[1]);
+  *at.Float(block, kSumAt + kWholeBlock) = unit * static_cast<float>(units.v[0] + units.v[1]);
 }
 
 // Row `r` of a tile of `rows` rows. A row with a value that is no number gets scales that are none

@@ -79,6 +79,12 @@ inline F Round(F a) {
 inline void StoreI8(int8_t* p, F a) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(a[i]));
 }
+// The sum of 16 bytes.
+inline int32_t SumOf16(const int8_t* p) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += p[i];
+  return sum;
+}
 // The sum of lanes that are integers, if it is below 2^24: exact in any order.
 inline float SumOfIntegers(F a) {
   return (a[0] + a[1]) + (a[2] + a[3]);

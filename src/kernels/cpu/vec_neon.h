@@ -66,6 +66,9 @@ inline void StoreI8(int8_t* p, F a) {
   const int32_t four = vget_lane_s32(vreinterpret_s32_s8(bytes), 0);
   memcpy(p, &four, sizeof(four));
 }
+inline int32_t SumOf16(const int8_t* p) {
+  return vaddlvq_s8(vld1q_s8(p));
+}
 inline float SumOfIntegers(F a) {
   return vaddvq_f32(a);
 }
