@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
+#include "base/component_test_util.h"
 #include "decode/sampler.h"
 
 namespace lucid {
@@ -18,7 +20,6 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 const fs::path kShared = LUCID_SHARED_DIR;
-// How the fixtures write -inf.
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -27,32 +28,14 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
     GTEST_SKIP() << (path) << " is absent; see LUCID_SHARED_DIR"; \
   }
 
-// A trusted little safetensors file; only its F32 tensors are read.
-class Fixture {
- public:
-  explicit Fixture(const fs::path& stem) {
-    std::ifstream meta_file(stem.string() + ".json");
-    meta = json::parse(meta_file);
-    std::ifstream file(stem.string() + ".safetensors", std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    uint64_t header_size = 0;
-    std::memcpy(&header_size, bytes.data(), 8);
-    const json header = json::parse(bytes.substr(8, header_size));
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") continue;
-      const size_t begin = entry["data_offsets"][0];
-      const size_t end = entry["data_offsets"][1];
-      std::vector<float> values((end - begin) / 4);
-      std::memcpy(values.data(), bytes.data() + 8 + header_size + begin, end - begin);
-      for (float& v : values) {
-        if (entry["dtype"] == "F32" && v == kLowest) v = -kInf;
-      }
-      tensors[name] = std::move(values);
-    }
+// The fixtures write -inf as the lowest float.
+std::vector<float> Logits(const testing_util::ComponentFixture& fixture, const std::string& name) {
+  std::vector<float> values = fixture.Floats(name);
+  for (float& v : values) {
+    if (v == kLowest) v = -kInf;
   }
-  json meta;
-  std::map<std::string, std::vector<float>> tensors;
-};
+  return values;
+}
 
 std::vector<json> ReadLines(const fs::path& path) {
   std::ifstream file(path);
@@ -98,16 +81,17 @@ bool AddStage(const std::string& name, const json& value, SamplerParams& params)
 }
 
 TEST(SamplingReferenceTest, ChainsEqualTransformers) {
-  SKIP_WITHOUT(kShared / "fixtures/component/sampling.json");
-  const Fixture fixture(kShared / "fixtures/component/sampling");
+  LUCID_NEEDS_COMPONENTS();
+  const testing_util::ComponentFixture fixture("sampling");
   int compared = 0;
-  int not_ours = 0;  // epsilon_cutoff, eta_cutoff, no_repeat_ngram
-  for (const json& row : fixture.meta["cases"]) {
+  std::set<std::string> not_ours;  // scores and probabilities
+  for (const json& row : fixture.cases) {
     SamplerParams params = Neutral();
     bool ours = true;
     for (const json& stage : row["chain"]) ours = ours && AddStage(stage[0], stage[1], params);
-    if (!ours) {
-      ++not_ours;
+    if (!ours) {  // epsilon_cutoff, eta_cutoff, no_repeat_ngram
+      not_ours.insert(row["scores"].get<std::string>());
+      not_ours.insert(row["probs"].get<std::string>());
       continue;
     }
     ++compared;
@@ -115,10 +99,10 @@ TEST(SamplingReferenceTest, ChainsEqualTransformers) {
     const auto history = row["history"].get<std::vector<int32_t>>();
     auto chain = SamplerChain::Create(params);
     ASSERT_TRUE(chain) << label << ": " << chain.error().message;
-    auto distribution = chain->Distribution(fixture.tensors.at(row["logits"]), {}, history);
+    auto distribution = chain->Distribution(Logits(fixture, row["logits"]), {}, history);
     ASSERT_TRUE(distribution) << label << ": " << distribution.error().message;
-    const std::vector<float>& scores = fixture.tensors.at(row["scores"]);
-    const std::vector<float>& probs = fixture.tensors.at(row["probs"]);
+    const std::vector<float> scores = Logits(fixture, row["scores"]);
+    const std::vector<float> probs = fixture.Floats(row["probs"]);
     std::vector<int32_t> expected_ids;
     for (size_t i = 0; i < scores.size(); ++i) {
       if (scores[i] > -kInf) expected_ids.push_back(static_cast<int32_t>(i));
@@ -131,24 +115,39 @@ TEST(SamplingReferenceTest, ChainsEqualTransformers) {
     ASSERT_EQ(ids, expected_ids) << label;
   }
   EXPECT_EQ(compared, 199);
-  EXPECT_EQ(not_ours, 18);
+  EXPECT_EQ(not_ours.size(), 2 * 18u);
+  fixture.ExpectAllRead([&](const std::string& array) { return not_ours.contains(array); });
 }
 
 TEST(SamplingReferenceTest, LogprobsEqualDoublePrecision) {
-  SKIP_WITHOUT(kShared / "fixtures/component/logprobs.json");
-  const Fixture fixture(kShared / "fixtures/component/logprobs");
-  const std::vector<float>& logits = fixture.tensors.at("logits");
-  const std::vector<float>& expected = fixture.tensors.at("logprobs");
-  constexpr size_t kVocab = 50;
-  ASSERT_EQ(logits.size(), 8 * kVocab);
-  for (size_t row = 0; row < 8; ++row) {
-    const std::span<const float> row_logits(&logits[row * kVocab], kVocab);
-    for (size_t id = 0; id < kVocab; ++id) {
-      const float want = expected[row * kVocab + id];
-      EXPECT_NEAR(RawLogprobs(row_logits, static_cast<int32_t>(id), 0).chosen, want,
-                  1e-5 + 1e-6 * std::abs(want));
+  LUCID_NEEDS_COMPONENTS();
+  const testing_util::ComponentFixture fixture("logprobs");
+  const std::vector<float> logits = Logits(fixture, "logits");
+  const std::vector<float> expected = Logits(fixture, "logprobs");
+  const std::vector<int32_t> target = fixture.Ints("target");
+  const std::vector<float> nll = fixture.Floats("nll");
+  const auto rows = static_cast<size_t>(fixture.Shape("logits")[0]);
+  const auto vocab = static_cast<size_t>(fixture.Shape("logits")[1]);
+  const auto logprob = [&](size_t row, size_t id) {
+    return RawLogprobs(std::span(logits).subspan(row * vocab, vocab), static_cast<int32_t>(id), 0)
+        .chosen;
+  };
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t id = 0; id < vocab; ++id) {
+      const float want = expected[row * vocab + id];
+      EXPECT_NEAR(logprob(row, id), want, 1e-5 + 1e-6 * std::abs(want));
     }
+    EXPECT_NEAR(-logprob(row, static_cast<size_t>(target[row])), nll[row],
+                1e-5 + 1e-6 * std::abs(nll[row]));
   }
+  for (const json& c : fixture.cases) {
+    double sum = 0;
+    for (const size_t row : c["rows"]) sum -= logprob(row, static_cast<size_t>(target[row]));
+    const double mean = sum / static_cast<double>(c["rows"].size());
+    EXPECT_NEAR(mean, c["mean_nll"].get<double>(), 1e-5);
+    EXPECT_NEAR(std::exp(mean) / c["perplexity"].get<double>(), 1, 1e-5);
+  }
+  fixture.ExpectAllRead();
 }
 
 // Numbers as the case files write them: JSON numbers, or "-inf", "+inf", "NaN".

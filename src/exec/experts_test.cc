@@ -4,22 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
 #include "base/buffer.h"
+#include "base/component_test_util.h"
 #include "base/thread_pool.h"
-#include "format/safetensors.h"
 #include "kernels/packed.h"
 #include "kernels/table.h"
 
 namespace lucid {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // Runs the kernel of `tables` that takes the args, on `n_threads` threads.
 template <typename Args>
@@ -64,36 +62,36 @@ RoutingRule RuleOf(const Json& c) {
 }
 
 TEST(Routing, MatchesTheFixtures) {
-  const std::string path = std::string(LUCID_SHARED_DIR) + "/fixtures/component/moe_routing";
-  if (!std::filesystem::exists(path + ".json")) GTEST_SKIP() << "no fixtures at " << path;
-  const Json facts = Json::parse(std::ifstream(path + ".json"));
-  const auto file = SafetensorsCheckpoint::Open(path + ".safetensors");
-  ASSERT_TRUE(file.has_value()) << file.error().message;
-  const Tensor logits = (*file)->Find("logits")->tensor;
-  const KernelTable* tables[] = {&ReferenceKernels()};
-  for (const Json& c : facts["cases"]) {
+  LUCID_NEEDS_COMPONENTS();
+  const testing_util::ComponentFixture fixture("moe_routing");
+  const std::vector<float> logits = fixture.Floats("logits");
+  const int64_t tokens = fixture.Shape("logits")[0];
+  const auto all = SelectTables("");  // which choose the reference kernel, unless one is added
+  ASSERT_TRUE(all.has_value());
+  for (const auto& c : fixture.cases) {
     const RoutingRule rule = RuleOf(c);
-    const auto n = static_cast<size_t>(logits.shape[0] * rule.n_used);
-    std::vector<float> experts(n), weights(n);
-    RunKernel<RouteArgs>(
-        tables, KernelOp::kRoute,
-        {.logits = logits.f32(),
-         .bias = c.contains("bias") ? (*file)->Find(c["bias"].get<std::string>())->tensor.f32()
-                                    : nullptr,
-         .experts = experts.data(),
-         .weights = weights.data(),
-         .n_experts = logits.shape[1],
-         .rule = rule},
-        static_cast<int32_t>(logits.shape[0]));
-    const auto* want = reinterpret_cast<const int32_t*>(
-        (*file)->Find(c["experts"].get<std::string>())->tensor.data);
-    const float* want_weights = (*file)->Find(c["weights"].get<std::string>())->tensor.f32();
-    for (size_t i = 0; i < n; ++i) {
-      EXPECT_EQ(experts[i], static_cast<float>(want[i])) << c["name"] << " " << i;
-      EXPECT_NEAR(weights[i], want_weights[i], 1e-5 * std::abs(want_weights[i]) + 1e-6)
-          << c["name"] << " " << i;
+    const std::vector<float> bias =
+        c.contains("bias") ? fixture.Floats(c["bias"]) : std::vector<float>();
+    const std::vector<int32_t> want = fixture.Ints(c["experts"]);
+    const std::vector<float> want_weights = fixture.Floats(c["weights"]);
+    for (size_t first = 0; first < all->size(); ++first) {
+      std::vector<float> experts(want.size()), weights(want.size());
+      RunKernel<RouteArgs>(std::span(*all).subspan(first), KernelOp::kRoute,
+                           {.logits = logits.data(),
+                            .bias = bias.empty() ? nullptr : bias.data(),
+                            .experts = experts.data(),
+                            .weights = weights.data(),
+                            .n_experts = fixture.Shape("logits")[1],
+                            .rule = rule},
+                           static_cast<int32_t>(tokens));
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(experts[i], static_cast<float>(want[i])) << c["name"] << " " << i;
+        EXPECT_NEAR(weights[i], want_weights[i], 1e-5 * std::abs(want_weights[i]) + 1e-6)
+            << c["name"] << " " << i;
+      }
     }
   }
+  fixture.ExpectAllRead();
 }
 
 TEST(Routing, TiesGoToTheLowerIdAndNoNumberComesLast) {

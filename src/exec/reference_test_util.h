@@ -124,6 +124,14 @@ inline int32_t RopeLength(const ModelConfig& c, int64_t position, size_t prompt,
   return static_cast<int32_t>(std::max<int64_t>(position + 1, static_cast<int64_t>(prompt)));
 }
 
+// -log of the probability that these logits give to a token.
+inline double NegativeLogLikelihood(std::span<const float> logits, int32_t id) {
+  const float max = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float v : logits) total += std::exp(static_cast<double>(v) - max);
+  return std::log(total) + max - logits[static_cast<size_t>(id)];
+}
+
 // Collects the residual streams and module outputs that the references hold.
 class HiddenTap : public Observer {
  public:

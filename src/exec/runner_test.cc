@@ -15,14 +15,6 @@ namespace {
 
 using namespace testing_util;  // NOLINT: the models and their fixture
 
-// -log of the probability that these logits give to a token.
-double NegativeLogLikelihood(std::span<const float> logits, int32_t id) {
-  const float max = *std::max_element(logits.begin(), logits.end());
-  double total = 0;
-  for (const float v : logits) total += std::exp(static_cast<double>(v) - max);
-  return std::log(total) + max - logits[static_cast<size_t>(id)];
-}
-
 TEST_P(Fixture, LogitsOfEveryPositionMatch) {
   StartExact();
   for (const auto& [prompt, ids, greedy, mean_nll] : prompts_) {
@@ -84,10 +76,10 @@ TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
   const auto& [prompt, ids, greedy, mean_nll] = prompts_[0];
   SetPrompt(ids.size());
   Run(ids, 0, /*all=*/true, &tap);
-  int compared = 0;
+  std::set<std::string> compared;
   const auto check = [&](const std::string& ours, const std::string& theirs) {
     if (reference_->Find(prompt + "." + theirs) == nullptr) return;
-    ++compared;
+    compared.insert(prompt + "." + theirs);
     const std::span<const float> want = Expected(prompt + "." + theirs);
     ASSERT_TRUE(tap.taps.contains(ours)) << ours;
     ExpectClose(tap.taps[ours], want, kHiddenTolerance * MaxAbs(want), theirs);
@@ -108,6 +100,7 @@ TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
     const std::string theirs = prompt + ".router.layer" + std::to_string(i);
     const TensorEntry* experts = reference_->Find(theirs + ".experts");
     if (experts == nullptr) continue;
+    compared.insert(theirs + ".experts");
     const std::string ours = "blk." + std::to_string(i) + ".ffn_gate_inp.route";
     ASSERT_TRUE(tap.taps.contains(ours + ".experts")) << ours;
     const std::vector<float>& chosen = tap.taps[ours + ".experts"];
@@ -116,7 +109,13 @@ TEST_P(Fixture, HiddenStatesMatchLayerByLayer) {
     for (size_t j = 0; j < chosen.size(); ++j) EXPECT_EQ(chosen[j], want[j]) << theirs << " " << j;
     check(ours + ".weights", "router.layer" + std::to_string(i) + ".weights");
   }
-  EXPECT_GE(compared, model_->config.n_layers);
+  EXPECT_GE(std::ssize(compared), model_->config.n_layers);
+  // Nothing that the reference holds is left out, here and in the tests of logits.
+  for (const TensorEntry& entry : reference_->tensors()) {
+    EXPECT_TRUE(compared.contains(entry.name) || entry.name.ends_with("logits") ||
+                entry.name.starts_with("held_out."))
+        << entry.name << " of the reference is compared with nothing";
+  }
 }
 
 TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {
@@ -185,6 +184,7 @@ TEST(RegistryTest, EveryArchitectureHasAReferenceModel) {
   std::set<std::string_view> seen;
   for (const fs::directory_entry& entry : fs::directory_iterator(kFixtures + "/models")) {
     const ArchSpec* arch = ArchOf("models/" + entry.path().filename().string());
+    EXPECT_NE(arch, nullptr) << entry.path() << " is of an architecture that the registry lacks";
     if (arch != nullptr) seen.insert(arch->name);
   }
   for (const ArchSpec* arch : AllArchs()) {
@@ -192,8 +192,9 @@ TEST(RegistryTest, EveryArchitectureHasAReferenceModel) {
         << "architecture " << arch->name << " has no reference model: make a folder " << kFixtures
         << "/models/" << arch->name
         << " with a tiny random checkpoint and what Hugging Face transformers computes with it "
-           "(config.json, model.safetensors, reference.json, reference.safetensors; see the README "
-           "there)";
+           "(config.json in its three spellings, model.safetensors, reference.json, "
+           "reference.safetensors): a row in oracle/make_fixtures.py beside fixtures/ makes it, "
+           "fixtures/README.md describes it";
   }
 }
 

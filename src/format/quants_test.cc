@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/component_test_util.h"
 #include "base/float16.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
@@ -125,37 +126,35 @@ TEST(Quants, EdgeCaseBlocksEqualTheReference) {
 }
 
 TEST(Quants, SmallFloatsEqualTheReference) {
-  auto opened =
-      SafetensorsCheckpoint::Open(LUCID_SHARED_DIR "/fixtures/component/dtypes.safetensors");
-  if (!opened) GTEST_SKIP() << opened.error().message;
-  const auto load = [&]<typename T>(const char* name, T) {
-    const Tensor& tensor = (*opened)->Find(name)->tensor;
-    std::vector<T> values(static_cast<size_t>(tensor.elements()));
-    std::memcpy(values.data(), tensor.data, values.size() * sizeof(T));
-    return values;
-  };
+  LUCID_NEEDS_COMPONENTS();
+  const testing_util::ComponentFixture fixture("dtypes");
   const auto expect_same = [](float got, float want, const char* name, size_t i) {
     EXPECT_TRUE(got == want || (got != got && want != want))
         << name << " " << i << ": " << got << " " << want;
   };
-  const std::vector<float> e4m3 = load("f8_e4m3fn", 0.0f);
-  const std::vector<float> e5m2 = load("f8_e5m2", 0.0f);
+  const std::vector<float> e4m3 = fixture.Floats("f8_e4m3fn");
+  const std::vector<float> e5m2 = fixture.Floats("f8_e5m2");
   ASSERT_EQ(e4m3.size(), 256u);
   for (size_t i = 0; i < 256; ++i) {
     expect_same(F8E4M3ToF32(static_cast<uint8_t>(i)), e4m3[i], "e4m3", i);
     expect_same(F8E5M2ToF32(static_cast<uint8_t>(i)), e5m2[i], "e5m2", i);
   }
-  const std::vector<int32_t> f16 = load("f16.bits", int32_t{});
-  const std::vector<int32_t> bf16 = load("bf16.bits", int32_t{});
+  const std::vector<int32_t> f16 = fixture.Ints("f16.bits");
+  const std::vector<int32_t> bf16 = fixture.Ints("bf16.bits");
+  const std::vector<float> f16_values = fixture.Floats("f16.f32");
+  const std::vector<float> bf16_values = fixture.Floats("bf16.f32");
   for (size_t i = 0; i < f16.size(); ++i) {
-    expect_same(F16ToF32(static_cast<uint16_t>(f16[i])), load("f16.f32", 0.0f)[i], "f16", i);
-    expect_same(Bf16ToF32(static_cast<uint16_t>(bf16[i])), load("bf16.f32", 0.0f)[i], "bf16", i);
+    expect_same(F16ToF32(static_cast<uint16_t>(f16[i])), f16_values[i], "f16", i);
+    expect_same(Bf16ToF32(static_cast<uint16_t>(bf16[i])), bf16_values[i], "bf16", i);
   }
-  const std::vector<float> x = load("round.x", 0.0f);
+  const std::vector<float> x = fixture.Floats("round.x");
+  const std::vector<int32_t> to_f16 = fixture.Ints("round.to_f16");
+  const std::vector<int32_t> to_bf16 = fixture.Ints("round.to_bf16");
   for (size_t i = 0; i < x.size(); ++i) {
-    EXPECT_EQ(F32ToF16(x[i]), static_cast<uint16_t>(load("round.to_f16", int32_t{})[i])) << x[i];
-    EXPECT_EQ(F32ToBf16(x[i]), static_cast<uint16_t>(load("round.to_bf16", int32_t{})[i])) << x[i];
+    EXPECT_EQ(F32ToF16(x[i]), static_cast<uint16_t>(to_f16[i])) << x[i];
+    EXPECT_EQ(F32ToBf16(x[i]), static_cast<uint16_t>(to_bf16[i])) << x[i];
   }
+  fixture.ExpectAllRead();
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/component_test_util.h"
 #include "kernels/table.h"
 
 namespace lucid::testing_util {
@@ -28,6 +29,13 @@ inline std::vector<std::string> CpuIsas() {
   for (const KernelTable* table : tables) {
     if (table->isa != "reference") names.emplace_back(table->isa);
   }
+  return names;
+}
+
+// And the reference kernels.
+inline std::vector<std::string> AllIsas() {
+  std::vector<std::string> names = CpuIsas();
+  names.emplace_back("reference");
   return names;
 }
 
@@ -55,15 +63,22 @@ inline void RunAs(const Kernel& kernel, const void* args, const StepView& step, 
       static_cast<std::byte*>(std::aligned_alloc(64, (shared_bytes + 64) / 64 * 64)), &std::free);
   std::memset(shared.get(), 0xff, shared_bytes);
   std::memset(shared.get(), 0, counters);
+  using Scratch = std::unique_ptr<std::byte, decltype(&std::free)>;
+  const auto new_scratch = [bytes] {
+    const size_t size = (bytes + 63) / 64 * 64;
+    Scratch scratch(size > 0 ? static_cast<std::byte*>(std::aligned_alloc(64, size)) : nullptr,
+                    &std::free);
+    if (size > 0) std::memset(scratch.get(), 0xff, bytes);  // NaN: nothing may rely on zeros
+    return scratch;
+  };
   for (int t = 0; kernel.prepare != nullptr && t < threads; ++t) {
-    kernel.prepare(args, step, {t, threads, nullptr, shared.get()});
+    const Scratch scratch = new_scratch();
+    kernel.prepare(args, step, {t, threads, scratch.get(), shared.get()});
   }
   for (int i = 0; i < threads; ++i) {
     const int t = static_cast<int>((rows + i) % threads);
-    std::unique_ptr<void, decltype(&std::free)> scratch(
-        bytes > 0 ? std::aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr, &std::free);
-    if (bytes > 0) std::memset(scratch.get(), 0xff, bytes);  // NaN: nothing may rely on zeros
-    kernel.fn(args, step, {t, threads, static_cast<std::byte*>(scratch.get()), shared.get()});
+    const Scratch scratch = new_scratch();
+    kernel.fn(args, step, {t, threads, scratch.get(), shared.get()});
   }
   EXPECT_TRUE(std::all_of(shared.get(), shared.get() + counters,
                           [](std::byte b) { return b == std::byte{0}; }));
@@ -138,48 +153,8 @@ inline void ExpectSameBits(const std::vector<float>& got, const std::vector<floa
   ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << what;
 }
 
-// fixtures/component/<name>.safetensors and .json, read without format/ (kernels is a layer below
-// it).
-class Fixture {
- public:
-  static bool Available() { return std::filesystem::exists(Folder()); }
-  explicit Fixture(const std::string& name) {
-    cases = nlohmann::json::parse(ReadAll(Folder() + name + ".json"))["cases"];
-    blob_ = ReadAll(Folder() + name + ".safetensors");
-    uint64_t header = 0;
-    std::memcpy(&header, blob_.data(), sizeof(header));
-    index_ = nlohmann::json::parse(blob_.substr(8, header));
-    data_ = 8 + header;
-  }
-  std::vector<int64_t> Shape(const std::string& name) const { return index_.at(name).at("shape"); }
-  std::vector<float> Floats(const std::string& name) const { return Values<float>(name, "F32"); }
-  std::vector<int32_t> Ints(const std::string& name) const { return Values<int32_t>(name, "I32"); }
-  nlohmann::json cases;
-
- private:
-  static std::string Folder() { return std::string(LUCID_SHARED_DIR) + "/fixtures/component/"; }
-  static std::string ReadAll(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    EXPECT_TRUE(file) << path;
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  template <typename T>
-  std::vector<T> Values(const std::string& name, const std::string& dtype) const {
-    EXPECT_EQ(index_.at(name).at("dtype"), dtype) << name;
-    const size_t begin = index_.at(name).at("data_offsets")[0];
-    const size_t end = index_.at(name).at("data_offsets")[1];
-    std::vector<T> out((end - begin) / sizeof(T));
-    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
-    return out;
-  }
-  std::string blob_;
-  nlohmann::json index_;
-  size_t data_ = 0;
-};
+using Fixture = ComponentFixture;
 
 }  // namespace lucid::testing_util
 
-#define LUCID_NEEDS_FIXTURES()                          \
-  if (!::lucid::testing_util::Fixture::Available()) {   \
-    GTEST_SKIP() << "no fixtures at " LUCID_SHARED_DIR; \
-  }
+#define LUCID_NEEDS_FIXTURES LUCID_NEEDS_COMPONENTS

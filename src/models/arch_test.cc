@@ -27,8 +27,8 @@ using testing::StartsWith;
 
 // Of these a KV head for each head, or what other keys of their configs say.
 bool OwnHeads(const ArchSpec& arch) {
-  const std::set<std::string_view> names = {"gpt2",  "gptj", "gpt_neox", "opt",
-                                            "bloom", "mpt",  "falcon"};
+  const std::set<std::string_view> names = {"gpt2", "gptj",   "gpt_neox",  "opt",      "bloom",
+                                            "mpt",  "falcon", "deepseek2", "deepseek3"};
   return names.contains(arch.name);
 }
 

@@ -1,5 +1,7 @@
 // Cohere Command-R7B and Command-A: Command-R with windows in three of four layers, which rotate;
 // the fourth sees all positions and knows none.
+#include <vector>
+
 #include "models/arch.h"
 #include "models/config_readers.h"
 #include "models/parts.h"
@@ -9,21 +11,31 @@ namespace {
 
 constexpr int64_t kPattern = 4;
 
-// Layer i is global when (i + 1) is a multiple of the pattern.
-void SetWindows(ModelConfig& c, int64_t window, int64_t pattern) {
+// Layers with a window rotate.
+void SetWindows(ModelConfig& c, int64_t window, const std::vector<bool>& sliding) {
   for (size_t i = 0; i < c.layers.size(); ++i) {
-    const bool global = pattern > 0 && (static_cast<int64_t>(i) + 1) % pattern == 0;
-    c.layers[i].window = global ? 0 : window;
-    c.layers[i].use_rope = !global;
+    c.layers[i].window = sliding[i] ? window : 0;
+    c.layers[i].use_rope = sliding[i];
   }
+}
+
+// layer_types, else the pattern: layer i is global when (i + 1) is a multiple of it.
+std::vector<bool> SlidingLayers(HfConfigReader& h, const ModelConfig& c) {
+  const int64_t pattern =
+      h.Int(h.Pick({"sliding_window_pattern", "_sliding_window_pattern"}), kPattern);
+  if (const auto named = ReadHfSlidingLayers(h, c)) return *named;
+  std::vector<bool> sliding(c.layers.size());
+  for (size_t i = 0; i < sliding.size(); ++i) {
+    sliding[i] = pattern <= 0 || (static_cast<int64_t>(i) + 1) % pattern != 0;
+  }
+  return sliding;
 }
 
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "cohere2");
   ModelConfig c = ReadGgufCommon(h, "cohere2", RopeStyle::kInterleaved, NormKind::kLayer);
   c.logit_scale = h.FloatOr("logit_scale", 1.0);
-  SetWindows(c, h.Int("attention.sliding_window"),
-             h.IntOr("attention.sliding_window_pattern", kPattern));
+  SetWindows(c, h.Int("attention.sliding_window"), ReadGgufSlidingLayers(h, c, kPattern));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -44,15 +56,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   c.logit_scale = h.Float("logit_scale", 0.0625);
   c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);
   SetLayers(c, ReadHfRope(h, c, {.style = RopeStyle::kInterleaved}));
-  const int64_t window = h.Int("sliding_window", 4096);
-  SetWindows(c, window,
-             h.Int(h.Pick({"sliding_window_pattern", "_sliding_window_pattern"}), kPattern));
-  if (const auto sliding = ReadHfSlidingLayers(h, c)) {
-    for (size_t i = 0; i < c.layers.size(); ++i) {
-      c.layers[i].use_rope = (*sliding)[i];
-      c.layers[i].window = (*sliding)[i] ? window : 0;
-    }
-  }
+  SetWindows(c, h.Int("sliding_window", 4096), SlidingLayers(h, c));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

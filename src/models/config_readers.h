@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +20,8 @@
 namespace lucid {
 
 // Keys of a GGUF file under its architecture's prefix: Int("block_count") reads
-// "llama.block_count".
+// "llama.block_count". Notes which keys were asked for, since status() refuses those of the format
+// that change results and that the reader does not know.
 class GgufHparams {
  public:
   GgufHparams(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
@@ -33,23 +36,32 @@ class GgufHparams {
   std::vector<float> Floats(std::string_view tensor);
   bool Has(std::string_view key) const;
   const GgufFile& file() const { return file_; }
+  const GgufValue* Get(std::string_view key) const;  // nullptr where absent
   void Fail(Error error);
+  // The first error; else kUnsupported for a key that nothing has asked for, unless it says what a
+  // model without it does.
   Status status() const;
 
  private:
   std::string Key(std::string_view key) const { return prefix_ + "." + std::string(key); }
+  // As above, and notes that the reader knows the key.
+  std::string Asked(std::string_view key) const;
   template <typename T>
   auto Keep(Result<T> value, T fallback);
 
   const GgufFile& file_;
   std::string prefix_;
   std::optional<Error> error_;
+  mutable std::set<std::string, std::less<>> asked_;  // without the prefix
 };
 
 // What GGUF files share: sizes, epsilon, rope with its scaling; biases, learned positions and tied
 // embeddings by the tensors that exist. A norm of kind kLayer reads layer_norm_epsilon.
 ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style,
                            NormKind norm = NormKind::kRms);
+// Which layers have a window: attention.sliding_window_pattern, by layer or as the n of "every n-th
+// layer has none"; `absent` is that n where the file does not say.
+std::vector<bool> ReadGgufSlidingLayers(GgufHparams& h, const ModelConfig& c, int64_t absent);
 
 // Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face
 // config class.

@@ -1,6 +1,8 @@
 // Hugging Face side of config_readers.h.
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "models/config_readers.h"
@@ -89,18 +91,27 @@ std::string HfConfigReader::String(const char* key, std::string_view absent) {
 
 namespace {
 
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu", Activation::kGeluErf},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"quick_gelu", Activation::kGeluQuick},
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kReluSquared},
+};
+
 Activation ReadHfActivation(HfConfigReader& h, const char* key, std::string_view absent) {
   const std::string name = h.String(key, absent);
-  if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "gelu") return Activation::kGeluErf;
-  if (name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast") {
-    return Activation::kGeluTanh;
+  std::string known;
+  for (const auto& [theirs, ours] : kActivations) {
+    if (name == theirs) return ours;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", theirs);
   }
-  if (name == "quick_gelu") return Activation::kGeluQuick;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "relu2") return Activation::kReluSquared;
-  h.Fail(
-      {ErrorCode::kUnsupported, fmt::format("config.json: {} '{}' is not supported", key, name)});
+  h.Fail({ErrorCode::kUnsupported,
+          fmt::format("config.json: {} '{}' is not supported; supported: {}", key, name, known)});
   return Activation::kSilu;
 }
 

@@ -41,9 +41,13 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
     // The file has 0.1 mscale_all_dim; all published models have mscale the same, so that the
     // factor of cosine and sine is 1.
     mscale = 1.0 + h.FloatOr("rope.scaling.yarn_log_multiplier", 0) * std::log(layer.rope.factor);
-    layer.rope.attn_factor = 1.0;
+    layer.rope.attn_factor /= YarnAttnFactor(layer.rope.factor);
   }
   SetLatent(c, mscale);
+  if (c.clip_qkv > 0) {
+    h.Fail({ErrorCode::kUnsupported,
+            "deepseek2.attention.clamp_kqv is not supported with latent attention"});
+  }
   ReadGgufExperts(h, {.score = RouteScore::kSoftmax}, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -62,6 +66,12 @@ double ScoreFactor(HfConfigReader& h) {
 // The parts of config.json that V2 and V3 share.
 void ReadLatent(HfConfigReader& h, RopeStyle style, ModelConfig& c) {
   h.Only("attention_bias", false);
+  if (h.Has("num_key_value_heads") && c.n_kv_heads != c.n_heads) {
+    h.Fail({ErrorCode::kUnsupported,
+            fmt::format("config.json: num_key_value_heads is {}; only {}, that of the heads, is "
+                        "supported with latent attention",
+                        c.n_kv_heads, c.n_heads)});
+  }
   c.mla.kv_lora = h.Int("kv_lora_rank", 512);
   // null: q is not factored; absent: the class's default.
   c.mla.q_lora = h.json().contains("q_lora_rank") ? h.Int("q_lora_rank", 0) : 1536;

@@ -11,6 +11,8 @@
 namespace lucid {
 namespace {
 
+constexpr int64_t kPattern = 4;  // every fourth layer is global
+
 // `sliding`: by layer; none where every layer is global, and then all rotate.
 void SetWindows(ModelConfig& c, int64_t window, const std::vector<bool>& sliding) {
   for (size_t i = 0; i < c.layers.size(); ++i) {
@@ -19,18 +21,11 @@ void SetWindows(ModelConfig& c, int64_t window, const std::vector<bool>& sliding
   }
 }
 
-// Three windows, then a global layer.
-std::vector<bool> EveryFourthGlobal(size_t n_layers) {
-  std::vector<bool> sliding(n_layers);
-  for (size_t i = 0; i < n_layers; ++i) sliding[i] = (i + 1) % 4 != 0;
-  return sliding;
-}
-
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "exaone4");
   ModelConfig c = ReadGgufCommon(h, "exaone4", RopeStyle::kHalfSplit);
   c.qk_norm = QkNorm::kPerHead;
-  SetWindows(c, h.IntOr("attention.sliding_window", 0), EveryFourthGlobal(c.layers.size()));
+  SetWindows(c, h.IntOr("attention.sliding_window", 0), ReadGgufSlidingLayers(h, c, kPattern));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -48,7 +43,7 @@ std::vector<bool> SlidingLayers(HfConfigReader& h, const ModelConfig& c) {
     for (size_t i = 0; i < sliding.size(); ++i) sliding[i] = pattern[i % pattern.size()] == 'L';
     return sliding;
   }
-  const int64_t pattern = h.Int("sliding_window_pattern", 4);
+  const int64_t pattern = h.Int("sliding_window_pattern", kPattern);
   for (size_t i = 0; i < sliding.size(); ++i) {
     sliding[i] = pattern > 0 && (static_cast<int64_t>(i) + 1) % pattern != 0;
   }

@@ -1,6 +1,7 @@
 // Gemma 2: norms before and after each half of the block, a window in every other layer, caps on
 // the scores and on the logits, embedding times sqrt(dim).
 #include <cmath>
+#include <vector>
 
 #include "models/arch.h"
 #include "models/config_readers.h"
@@ -9,9 +10,10 @@
 namespace lucid {
 namespace {
 
-// Layers 0, 2, 4, ... have the window.
-void SetWindows(ModelConfig& c, int64_t window) {
-  for (size_t i = 0; i < c.layers.size(); i += 2) c.layers[i].window = window;
+constexpr int64_t kPattern = 2;  // layers 0, 2, 4, ... have the window
+
+void SetWindows(ModelConfig& c, int64_t window, const std::vector<bool>& sliding) {
+  for (size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = sliding[i] ? window : 0;
 }
 
 Result<ModelConfig> FromGguf(const GgufFile& file) {
@@ -25,7 +27,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   // another than head_dim.
   if (c.n_layers == 46 && c.n_heads > 0)
     c.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.dim) / static_cast<double>(c.n_heads));
-  SetWindows(c, h.IntOr("attention.sliding_window", 4096));
+  SetWindows(c, h.IntOr("attention.sliding_window", 4096), ReadGgufSlidingLayers(h, c, kPattern));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -52,11 +54,9 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   h.Only("use_bidirectional_attention", false);
   SetLayers(c, ReadHfRope(h, c));
   const int64_t window = h.IntOrNull("sliding_window", 4096);
-  if (const auto sliding = ReadHfSlidingLayers(h, c)) {
-    for (size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = (*sliding)[i] ? window : 0;
-  } else {
-    SetWindows(c, window);
-  }
+  std::vector<bool> sliding(c.layers.size());
+  for (size_t i = 0; i < sliding.size(); i += kPattern) sliding[i] = true;
+  SetWindows(c, window, ReadHfSlidingLayers(h, c).value_or(sliding));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -29,11 +29,11 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   if (c.n_layers == 62 && c.n_heads > 0)
     c.attn_scale = 1.0 / std::sqrt(static_cast<double>(c.dim) / static_cast<double>(c.n_heads));
   const int64_t window = h.IntOr("attention.sliding_window", 0);
-  const int64_t pattern = h.IntOr("attention.sliding_window_pattern", kPattern);
+  const std::vector<bool> sliding = ReadGgufSlidingLayers(h, c, kPattern);
   const double local_theta = h.FloatOr("rope.freq_base_swa", kLocalTheta);
   for (int64_t i = 0; i < static_cast<int64_t>(c.layers.size()); ++i) {
     LayerConfig& layer = c.layers[static_cast<size_t>(i)];
-    if (window == 0 || IsGlobal(i, pattern)) continue;
+    if (window == 0 || !sliding[static_cast<size_t>(i)]) continue;
     layer.window = window;
     layer.rope.theta = local_theta;
     layer.rope.scaling = RopeSpec::Scaling::kNone;  // only global layers are stretched

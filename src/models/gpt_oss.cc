@@ -26,8 +26,9 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ReadGgufExperts(h, kRule, c);
   SetCommon(c, kLimit);
   const int64_t window = h.Int("attention.sliding_window");
+  const std::vector<bool> sliding = ReadGgufSlidingLayers(h, c, /*absent=*/2);
   for (size_t i = 0; i < c.layers.size(); ++i) {
-    c.layers[i].window = i % 2 == 0 ? window : 0;
+    c.layers[i].window = sliding[i] ? window : 0;
     c.layers[i].rope.truncate = false;  // which files do not say
   }
   LUCID_RETURN_IF_ERROR(h.status());

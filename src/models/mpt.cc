@@ -54,6 +54,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   c.ffn_dim = h.Int("expansion_ratio", 4) * c.dim;
   h.Only("no_bias", true);
   h.Only("logit_scale", 1.0);
+  h.Only("norm_type", "low_precision_layernorm");
   ReadAttention(h, c);
   for (LayerConfig& layer : c.layers) layer.use_rope = false;
   LUCID_RETURN_IF_ERROR(h.status());

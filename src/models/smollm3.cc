@@ -1,4 +1,5 @@
 // SmolLM3: a Llama block; every fourth layer knows no positions.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/arch.h"
@@ -50,6 +51,11 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);
   c.ffn_bias = h.Bool("mlp_bias", false);
   h.Only("use_sliding_window", false);
+  if (const auto sliding = ReadHfSlidingLayers(h, c);
+      sliding && std::find(sliding->begin(), sliding->end(), true) != sliding->end()) {
+    h.Fail({ErrorCode::kUnsupported,
+            "config.json: layer_types names sliding_attention; only full_attention is supported"});
+  }
   SetLayers(c, ReadHfRope(h, c, {.theta = 2000000.0}));
   ReadNoRopeLayers(h, c);
   LUCID_RETURN_IF_ERROR(h.status());

@@ -12,7 +12,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   if (h.BoolOr("use_parallel_residual", false) ||
       file.Find("blk.0.attn_q_norm.weight") != nullptr) {
     h.Fail({ErrorCode::kUnsupported,
-            "stablelm: parallel blocks and norms of q and k (as in StableLM 2 12B) are not "
+            "stablelm.use_parallel_residual and norms of q and k (as in StableLM 2 12B) are not "
             "supported"});
   }
   LUCID_RETURN_IF_ERROR(h.status());

@@ -219,11 +219,11 @@ Status CheckType(const Tensor& tensor, const std::string& name) {
              Name(tensor.dtype));
 }
 
-tl::unexpected<Error> Misfit(const std::string& name, const Tensor& stored,
-                             const std::vector<int64_t>& wanted) {
+Error Misfit(const std::string& name, const Tensor& stored, const std::vector<int64_t>& wanted) {
   const std::span<const int64_t> is(stored.shape.data(), static_cast<size_t>(stored.rank));
-  return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want {}", name,
-             ShapeText(is), ShapeText(wanted));
+  return {ErrorCode::kInvalidFile,
+          fmt::format("tensor {} has shape {}, the model's numbers want {}", name, ShapeText(is),
+                      ShapeText(wanted))};
 }
 
 Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
@@ -253,8 +253,26 @@ const TensorEntry* FindTensor(const ArchSpec& arch, const Checkpoint& checkpoint
   return checkpoint.Find(name.substr(arch.hf_prefix.size()));
 }
 
+// The tensors of which the file has none: "a.weight", or "a.weight (or b.weight, ...)".
+std::string NamesOf(std::span<const Source> sources) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string name) {
+    if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, "0");
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const Source& source : sources) {
+    if (source.transform == Transform::kMxfp4) {
+      add(source.tensor + "_blocks and " + source.tensor + "_scales");
+    } else {
+      add(source.tensor);
+    }
+  }
+  if (names.size() == 1) return names[0];
+  return fmt::format("{} (or {})", names[0], fmt::join(std::span(names).subspan(1), ", "));
+}
+
 // The first source of a slot that the file has in the shape wanted. If there is none, the error
-// speaks of the first that is there in another shape, else of the first name.
+// speaks of the first that is there in another shape, and of the names before it.
 Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConfig& config,
                     const Checkpoint& checkpoint) {
   const std::vector<Source> sources = SourcesOf(arch, checkpoint.format(), slot.name);
@@ -262,7 +280,7 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
     return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
                arch.name, slot.name);
   }
-  std::optional<tl::unexpected<Error>> misfit;
+  std::optional<Error> misfit;
   for (const Source& source : sources) {
     if (slot.shape.rank == 3 || (slot.shape.rank == 2 && slot.name.ends_with(".bias"))) {
       LUCID_ASSIGN_OR_RETURN(std::optional<Filled> stack,
@@ -275,14 +293,19 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
     const RowGroups groups = GroupsOf(source.rows, config, slot.shape[0].size);
     const std::vector<int64_t> shape = StoredShape(source, groups, slot.shape);
     if (!ShapeFits(entry->tensor, source, shape)) {
-      if (!misfit) misfit = Misfit(source.tensor, entry->tensor, shape);
+      if (misfit) continue;
+      misfit = Misfit(source.tensor, entry->tensor, shape);
+      if (source.tensor != sources.front().tensor) {  // which says why this one was looked at
+        misfit->message =
+            fmt::format("tensor {} is missing, and {}", sources.front().tensor, misfit->message);
+      }
       continue;
     }
     LUCID_RETURN_IF_ERROR(CheckType(entry->tensor, source.tensor));
     return FillFrom(entry->tensor, source, groups, slot);
   }
-  if (misfit) return *misfit;
-  return Err(ErrorCode::kInvalidFile, "tensor {} is missing", sources.front().tensor);
+  if (misfit) return tl::unexpected<Error>(*misfit);
+  return Err(ErrorCode::kInvalidFile, "tensor {} is missing", NamesOf(sources));
 }
 
 }  // namespace

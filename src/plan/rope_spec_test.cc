@@ -6,12 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/component_test_util.h"
 #include "plan/rope_overrides.h"
 
 namespace lucid {
@@ -19,37 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
+using testing_util::ComponentFixture;
 using Scaling = RopeSpec::Scaling;
-
-const std::string kFolder = std::string(LUCID_SHARED_DIR) + "/fixtures/component/";
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// The float32 arrays of a safetensors file.
-class Arrays {
- public:
-  explicit Arrays(const std::string& path) : blob_(ReadAll(path)) {
-    uint64_t header = 0;
-    std::memcpy(&header, blob_.data(), sizeof(header));
-    index_ = Json::parse(blob_.substr(8, header));
-    data_ = 8 + header;
-  }
-  std::vector<float> operator[](const std::string& name) const {
-    const size_t begin = index_.at(name).at("data_offsets")[0];
-    const size_t end = index_.at(name).at("data_offsets")[1];
-    std::vector<float> out((end - begin) / sizeof(float));
-    std::memcpy(out.data(), blob_.data() + data_ + begin, end - begin);
-    return out;
-  }
-
- private:
-  std::string blob_;
-  Json index_;
-  size_t data_ = 0;
-};
 
 Scaling ScalingOf(const std::string& type) {
   for (const Scaling scaling : {Scaling::kLinear, Scaling::kDynamic, Scaling::kYarn,
@@ -79,23 +48,22 @@ RopeSpec SpecOf(const Json& c) {
 }
 
 TEST(RopeSpecTest, FrequenciesEqualTheFixtures) {
-  if (!std::ifstream(kFolder + "rope.json")) GTEST_SKIP() << "no fixtures at " << kFolder;
-  const Json cases = Json::parse(ReadAll(kFolder + "rope.json"))["cases"];
-  const Arrays arrays(kFolder + "rope.safetensors");
-  int compared = 0;
-  for (const Json& c : cases) {
+  LUCID_NEEDS_COMPONENTS();
+  const ComponentFixture fixture("rope");
+  for (const Json& c : fixture.cases) {
     if (!c.contains("rope_parameters")) continue;
-    ++compared;
     const std::string name = c["name"];
     const int64_t length = c["seq_len"].is_null() ? 1 : c["seq_len"].get<int64_t>();
     const std::vector<float> got = InverseFrequencies(SpecOf(c), length, {});
-    const std::vector<float> want = arrays[name + ".inv_freq"];
+    const std::vector<float> want = fixture.Floats(name + ".inv_freq");
     ASSERT_EQ(got.size(), want.size()) << name;
     for (size_t i = 0; i < got.size(); ++i) {
       EXPECT_NEAR(got[i], want[i], 1e-6 * std::abs(want[i])) << name << " " << i;
     }
   }
-  EXPECT_GE(compared, 20);
+  fixture.ExpectAllRead([](const std::string& array) {  // kernels/component_test.cc
+    return !array.ends_with(".inv_freq");
+  });
 }
 
 // The same model by the two ways of saying it: theta times factor^(d / (d - 2)).
@@ -106,17 +74,23 @@ TEST(RopeSpecTest, NtkScalingIsABaseOfItsOwn) {
 }
 
 TEST(RopeSpecTest, SlopesEqualTheFixtures) {
-  if (!std::ifstream(kFolder + "alibi.json")) GTEST_SKIP() << "no fixtures at " << kFolder;
-  const Json cases = Json::parse(ReadAll(kFolder + "alibi.json"))["cases"];
-  for (const Json& c : cases) {
+  LUCID_NEEDS_COMPONENTS();
+  const ComponentFixture fixture("alibi");
+  for (const Json& c : fixture.cases) {
     const int64_t heads = c["heads"];
     const std::vector<float> got = AlibiSlopes(heads, 8.0, 1.0);
-    const std::vector<double> want = c["values"];
+    const std::vector<double> values = c["values"];
+    const std::vector<float> want = fixture.Floats(c["slopes"]);
+    const std::vector<float> rounded = fixture.Floats(c["falcon_slopes"]);  // to bfloat16
+    ASSERT_EQ(got.size(), values.size());
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i], values[i], 1e-6 * values[i]) << heads << " heads, " << i;
       EXPECT_NEAR(got[i], want[i], 1e-6 * want[i]) << heads << " heads, " << i;
+      EXPECT_NEAR(got[i], rounded[i], got[i] / 256) << heads << " heads, " << i;
     }
   }
+  fixture.ExpectAllRead();
 }
 
 TEST(RopeOverridesTest, AScaleIsLinearUnlessSaidOtherwise) {
