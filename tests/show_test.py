@@ -95,6 +95,7 @@ def compare_gguf(binary, path):
     check(hyper["architecture"] == arch, f"{path}: architecture")
     check(hyper["n_layers"] == shown["metadata"][f"{arch}.block_count"], f"{path}: n_layers")
     check(hyper["dim"] == shown["metadata"][f"{arch}.embedding_length"], f"{path}: dim")
+    check(len(shown["positions"]) >= 1, f"{path}: how positions are known")
     end = max(tensor["offset"] + tensor["bytes"] for tensor in shown["tensors"])
     check(0 <= os.path.getsize(path) - end < 32, f"{path}: the last tensor ends where the file does")
     compare_totals(shown, path)

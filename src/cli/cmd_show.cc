@@ -94,6 +94,7 @@ void PrintSummary(const ShowReport& report) {
   fmt::print("size             {} bytes\n", Grouped(checkpoint.file_bytes()));
   fmt::print("parameters       {}\n", Grouped(static_cast<uint64_t>(report.n_params)));
   fmt::print("bits per weight  {:.3f}\n", report.bits_per_weight());
+  for (const std::string& line : report.positions) fmt::print("positions        {}\n", line);
 }
 
 void PrintValues(std::string_view title, std::span<const ShowValue> values, bool full) {
@@ -179,6 +180,7 @@ void PrintJson(const ShowReport& report) {
   out["metadata"] = ObjectOf(report.metadata, &ShowValue::value);
   if (checkpoint.format() == Checkpoint::Format::kGguf) out["metadata_types"] = std::move(types);
   out["hyperparameters"] = ObjectOf(report.hyperparameters, &ShowValue::value);
+  out["positions"] = report.positions;
   out["tensors"] = TensorsJson(checkpoint);
   out["types"] = Json::object();
   for (const auto& [type, totals] : report.types) {

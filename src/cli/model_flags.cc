@@ -61,15 +61,16 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
 }
 
 void AddRopeFlags(CLI::App& command, RopeOverrides& rope) {
+  // By name, since CLI11 would print the numbers of an enum.
   const std::map<std::string, RopeSpec::Scaling> kinds = {{"none", RopeSpec::Scaling::kNone},
                                                           {"linear", RopeSpec::Scaling::kLinear},
                                                           {"yarn", RopeSpec::Scaling::kYarn}};
   command
-      .add_option(
-          "--rope-scaling", rope.scaling,
-          "how rotary positions are stretched: none, linear, yarn; without it, as the model "
-          "says")
-      ->transform(CLI::CheckedTransformer(kinds));
+      .add_option_function<std::string>(
+          "--rope-scaling",
+          [kinds, &rope](const std::string& name) { rope.scaling = kinds.at(name); },
+          "how rotary positions are stretched: none, linear, yarn; without it, as the model says")
+      ->check(CLI::IsMember({"none", "linear", "yarn"}));
   command.add_option("--rope-scale", rope.scale, "by which factor the context grows")
       ->check(CLI::PositiveNumber);
   command.add_option("--rope-freq-base", rope.freq_base, "base of the rotary frequencies, theta")

@@ -1,7 +1,5 @@
 #include "cli/show_report.h"
 
-#include <fmt/ranges.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <span>
@@ -183,13 +181,9 @@ Result<ShowReport> MakeShowReport(const std::string& path, const RopeOverrides& 
         ReadSafetensors(static_cast<const SafetensorsCheckpoint&>(*report.checkpoint), report));
   }
   // Of an architecture that this build does not have, only the keys above are known.
-  const Result<std::vector<std::string>> positions = DescribePositions(path, rope);
-  if (positions) {
-    report.hyperparameters.push_back(
-        {"positions", "", fmt::format("{}", fmt::join(*positions, "; "))});
-  } else if (rope != RopeOverrides()) {
-    return tl::unexpected<Error>(positions.error());
-  }
+  Result<std::vector<std::string>> positions = DescribePositions(path, rope);
+  if (!positions && rope != RopeOverrides()) return tl::unexpected<Error>(positions.error());
+  if (positions) report.positions = *std::move(positions);
   for (const TensorEntry& entry : report.checkpoint->tensors()) {
     TypeTotals& totals = report.types[entry.tensor.dtype];
     ++totals.tensors;

@@ -34,6 +34,7 @@ struct ShowReport {
   std::string format;               // "GGUF v3", "safetensors"
   std::vector<ShowValue> metadata;  // in file order; for safetensors config.json and "__metadata__"
   std::vector<ShowValue> hyperparameters;  // only those that the file states or implies
+  std::vector<std::string> positions;      // how the model knows them, a line for each way
   std::map<DType, TypeTotals> types;
   int64_t n_params = 0;
   int64_t tensor_bytes = 0;
