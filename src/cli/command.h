@@ -24,6 +24,7 @@ void AddPackCommand(CLI::App& root, CommandContext& context);
 void AddPullCommand(CLI::App& root, CommandContext& context);
 void AddModelsCommand(CLI::App& root, CommandContext& context);
 void AddShowCommand(CLI::App& root, CommandContext& context);
+void AddPlanCommand(CLI::App& root, CommandContext& context);
 void AddTokenizeCommand(CLI::App& root, CommandContext& context);
 void AddDetokenizeCommand(CLI::App& root, CommandContext& context);
 void AddRenderCommand(CLI::App& root, CommandContext& context);

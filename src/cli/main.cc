@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "base/env.h"
 #include "cli/command.h"
 #include "engine/version.h"
@@ -24,22 +25,6 @@ namespace lucid::cli {
 namespace {
 
 constexpr int kUsageExitCode = 2;
-
-// Number of single-character edits (insert, delete, replace) between two short words.
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 // The subcommand of that name, or nullptr.
 const CLI::App* FindCommand(const CLI::App& root, const std::string& name) {
@@ -134,6 +119,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddPullCommand(root, context);
   AddModelsCommand(root, context);
   AddShowCommand(root, context);
+  AddPlanCommand(root, context);
   AddTokenizeCommand(root, context);
   AddDetokenizeCommand(root, context);
   AddRenderCommand(root, context);

@@ -1,5 +1,8 @@
 #include "engine/describe.h"
 
+#include <utility>
+
+#include "exec/packed_weights.h"
 #include "format/checkpoint.h"
 #include "models/load.h"
 
@@ -10,6 +13,15 @@ Result<std::vector<std::string>> DescribePositions(const std::string& path,
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(path));
   LUCID_ASSIGN_OR_RETURN(const ArchAndConfig read, ReadModelConfig(*checkpoint, rope));
   return DescribePositions(read.config);
+}
+
+Result<PlanDescription> DescribePlan(const std::string& path, const RopeOverrides& rope,
+                                     bool fused) {
+  LUCID_ASSIGN_OR_RETURN(Model model, LoadModel(path, rope));
+  PlanDescription described;
+  described.weight_dtypes = model.weights.dtypes();
+  described.plan = fused ? FusedPlan(model) : std::move(model.plan);
+  return described;
 }
 
 }  // namespace lucid

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "plan/plan.h"
 #include "plan/rope_overrides.h"
+#include "tensor/dtype.h"
 
 namespace lucid {
 
@@ -13,5 +15,15 @@ namespace lucid {
 // dimensions"). Errors as LoadModel: an architecture that this build does not have is one.
 Result<std::vector<std::string>> DescribePositions(const std::string& path,
                                                    const RopeOverrides& rope);
+
+struct PlanDescription {
+  Plan plan;
+  std::vector<DType> weight_dtypes;  // by value id
+};
+
+// The plan of the model at `path`, as declared or as it runs (`fused`), with the types that its
+// weights have once loaded. Errors as LoadModel.
+Result<PlanDescription> DescribePlan(const std::string& path, const RopeOverrides& rope,
+                                     bool fused);
 
 }  // namespace lucid

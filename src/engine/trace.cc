@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/json.h"
 #include "plan/print.h"
@@ -25,18 +24,6 @@ Workload WorkloadOf(const StepView& step, const Weights& weights, const KvOption
   work.v_type = kv.v_type;
   work.weight_dtypes = weights.dtypes();
   return work;
-}
-
-// The role of each input: the op table's names, the last one or two repeating for groups.
-std::vector<std::string> Roles(const Op& op) {
-  std::istringstream words{std::string(Info(op.kind).operands)};
-  std::vector<std::string> roles;
-  for (std::string word; words >> word;) {
-    std::erase_if(word, [](char c) { return c == '?' || c == '(' || c == ')' || c == '*'; });
-    roles.push_back(word);
-  }
-  while (roles.size() < op.inputs.size()) roles.push_back(roles[roles.size() - 2]);
-  return roles;
 }
 
 }  // namespace
@@ -67,7 +54,7 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
   traced.kind = Info(observed.op.kind).name;
   traced.kernel = observed.kernel;
   traced.attributes = PrintAttrs(observed.op);
-  const std::vector<std::string> roles = Roles(observed.op);
+  const std::vector<std::string> roles = InputRoles(observed.op);
   for (size_t i = 0; i < observed.op.inputs.size(); ++i) {
     if (observed.op.inputs[i].present())
       traced.inputs.push_back(operand(roles[i], observed.op.inputs[i]));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "plan/op_table.h"
 
@@ -121,6 +122,19 @@ std::string Operand(const Plan& plan, Value v) {
 
 std::string PrintAttrs(const Op& op) {
   return std::visit(AttrPrinter{}, op.attrs);
+}
+
+std::vector<std::string> InputRoles(const Op& op) {
+  std::istringstream words{std::string(Info(op.kind).operands)};
+  std::vector<std::string> roles;
+  for (std::string word; words >> word;) {
+    std::erase_if(word, [](char c) { return c == '?' || c == '(' || c == ')' || c == '*'; });
+    roles.push_back(word);
+  }
+  // The last two, a weight and its bias, repeat in groups.
+  while (roles.size() < op.inputs.size()) roles.push_back(roles[roles.size() - 2]);
+  roles.resize(op.inputs.size());
+  return roles;
 }
 
 std::string PrintPlan(const Plan& plan) {

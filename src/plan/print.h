@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 
@@ -14,5 +15,8 @@ std::string PrintPlan(const Plan& plan);
 
 // The attributes of an op as "eps=1e-05", for dumps; empty if it has none.
 std::string PrintAttrs(const Op& op);
+
+// What the op table calls each of the op's inputs: "x", "w"; as many as there are inputs.
+std::vector<std::string> InputRoles(const Op& op);
 
 }  // namespace lucid
