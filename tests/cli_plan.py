@@ -87,6 +87,14 @@ class Plan(e2e.Case):
         self.assertNotIn("head_linear", prefill)
         self.assertIn("head_linear", decode)
         self.assertNotIn("mla_attention", decode)
+        # The trace says of the other phase's form that it rested.
+        traced = self.ok("trace", "-m", DEEPSEEK, "--tokens", "5,6,7", "--json").json()
+        for phase, kind in ((0, "head_linear"), (1, "mla_attention")):
+            ops = traced["phases"][phase]["ops"]
+            self.assertTrue(all(op["idle"] for op in ops if op["op"] == kind))
+            self.assertIn("attention", {op["op"].replace("mla_", "") for op in ops if not op["idle"]})
+        self.assertRegex(self.ok("trace", "-m", DEEPSEEK, "--tokens", "5,6,7").out,
+                         r"mla_attention  idle in this step \(.*expanded form: given tokens only\)")
 
     def test_layers(self):
         plan = self.ok("plan", STORIES, "--format", "json").json()
@@ -114,6 +122,27 @@ class Plan(e2e.Case):
         self.assertRegex(self.fails(1, "plan", STORIES, "--trace-back", "blk.0.atn"),
                          "no op is called 'blk.0.atn'; these are like it: blk.0.attn, ")
         self.assertIn("only in decode", self.fails(1, "plan", DEEPSEEK, "--trace-back", "blk.0.attn"))
+
+    def test_config_alone(self):
+        config = json.loads((DEEPSEEK / "config.json").read_text(encoding="utf-8"))
+        whole = self.ok("plan", DEEPSEEK, "--format", "json").json()
+
+        def matrices(plan):
+            return [o["dtype"] for op in plan["ops"] for o in op["inputs"] if o["kind"] == "weight" and len(o["shape"]) > 1]
+
+        with tempfile.TemporaryDirectory(prefix="lucid-e2e-") as folder:
+            path = pathlib.Path(folder) / "config.json"
+            for key, dtype in (("bfloat16", "BF16"), ("float16", "F16"), (None, None)):
+                path.write_text(json.dumps({**config, "torch_dtype": key, "dtype": key}), encoding="utf-8")
+                for model in (path, folder):
+                    alone = self.ok("plan", model, "--format", "json").json()
+                    self.assertEqual([op["name"] for op in alone["ops"]], [op["name"] for op in whole["ops"]])
+                    self.assertEqual(set(matrices(alone)), {dtype})
+            self.ok("plan", path, "--fused", "--format", "html")
+            path.write_text(json.dumps({**config, "architectures": ["MambaForCausalLM"]}), encoding="utf-8")
+            self.assertIn("'MambaForCausalLM' is not supported", self.fails(1, "plan", path))
+            path.write_text("[]", encoding="utf-8")
+            self.assertIn("config.json: it is not a JSON object", self.fails(1, "plan", folder))
 
     def test_wrong_command_lines(self):
         self.assertIn("a model, as in 'lucid plan MODEL'", self.fails(2, "plan"))

@@ -23,6 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What a page says; how it looks is of no concern here.
+std::string PageBody(const Graph& graph, const GraphHeading& heading) {
+  const std::string page = GraphHtml(graph, heading);
+  const size_t begin = page.find("<h1>");
+  return page.substr(begin, page.find("<script>") - begin);
+}
+
 struct Format {
   const char* suffix;
   std::string (*render)(const Graph& graph, const GraphHeading& heading);
@@ -31,7 +38,7 @@ constexpr Format kFormats[] = {{"txt", GraphText},
                                {"json", GraphJson},
                                {"dot", GraphDot},
                                {"mmd", GraphMermaid},
-                               {"html", GraphHtml}};
+                               {"html", PageBody}};
 
 Plan PlanOf(const ArchSpec& arch) {
   const Result<ModelConfig> config = arch.from_hf(SmallConfig(arch));

@@ -388,9 +388,7 @@ std::string Page::Operands(const GraphBlock& block, const GraphNode& node) const
     out += fmt::format("<span class=\"operand\"><span class=\"role\">{}</span>{}",
                        input.role == label ? "" : EscapeHtml(input.role) + " ", EscapeHtml(label));
     if (input.source == GraphSource::kWeight) {
-      out += fmt::format(" <span class=\"numbers\">{} {}</span>",
-                         graph_.plan->Info(input.value).shape.ToString(),
-                         DTypeText(graph_, input.value));
+      out += fmt::format(" <span class=\"numbers\">{}</span>", WeightText(graph_, input.value));
     }
     if (input.source == GraphSource::kOtherPhase) {
       out += " <span class=\"numbers\">(other phase)</span>";

@@ -18,11 +18,12 @@ Result<std::vector<std::string>> DescribePositions(const std::string& path,
 
 struct PlanDescription {
   Plan plan;
-  std::vector<DType> weight_dtypes;  // by value id
+  // By value id: the types that weights have once loaded; empty where that is not known.
+  std::vector<DType> weight_dtypes;
 };
 
-// The plan of the model at `path`, as declared or as it runs (`fused`), with the types that its
-// weights have once loaded. Errors as LoadModel.
+// The plan of the model at `path`, as declared or as it runs (`fused`). A config.json will do, or a
+// folder with no more of a model than that. Errors as LoadModel.
 Result<PlanDescription> DescribePlan(const std::string& path, const RopeOverrides& rope,
                                      bool fused);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -24,6 +25,13 @@ Workload WorkloadOf(const StepView& step, const Weights& weights, const KvOption
   work.v_type = kv.v_type;
   work.weight_dtypes = weights.dtypes();
   return work;
+}
+
+// Whether a token of the step is of a phase that the op computes.
+bool HasWork(const Op& op, const Workload& work) {
+  return std::ranges::any_of(std::array{Phase::kPrompt, Phase::kGenerated}, [&](Phase phase) {
+    return Computes(op, phase) && !work.OfPhase(phase).sequences.empty();
+  });
 }
 
 }  // namespace
@@ -60,6 +68,7 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
       traced.inputs.push_back(operand(roles[i], observed.op.inputs[i]));
   }
   for (const Value v : observed.op.outputs) traced.outputs.push_back(operand("out", v));
+  traced.idle = !HasWork(observed.op, work);
   traced.cost = Info(observed.op.kind).cost(observed.plan, observed.op, work);
   traced.nanoseconds = observed.nanoseconds;
   ops_.push_back(std::move(traced));
@@ -70,6 +79,10 @@ std::string PrintTrace(const std::vector<TracedOp>& ops) {
   Cost total;
   int64_t nanoseconds = 0;
   for (const TracedOp& op : ops) {
+    if (op.idle) {
+      text += fmt::format("{}  {}  idle in this step ({})\n", op.name, op.kind, op.attributes);
+      continue;
+    }
     text += fmt::format("{}  {}  [{}]  {:.1f} us  {} FLOP  {} B\n", op.name, op.kind, op.kernel,
                         static_cast<double>(op.nanoseconds) / 1e3, op.cost.flops,
                         op.cost.weight_bytes + op.cost.kv_read_bytes + op.cost.kv_write_bytes);
@@ -110,6 +123,7 @@ nlohmann::ordered_json TraceJson(const std::vector<TracedOp>& ops) {
                      {"attributes", op.attributes},
                      {"inputs", operands(op.inputs)},
                      {"outputs", operands(op.outputs)},
+                     {"idle", op.idle},
                      {"flops", op.cost.flops},
                      {"weight_bytes", op.cost.weight_bytes},
                      {"kv_read_bytes", op.cost.kv_read_bytes},

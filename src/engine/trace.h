@@ -31,6 +31,7 @@ struct TracedOp {
   std::string kernel;
   std::string attributes;
   std::vector<TracedOperand> inputs, outputs;
+  bool idle = false;  // of a form that is for tokens of the other phase, and the step had none
   Cost cost;
   int64_t nanoseconds = 0;
 };

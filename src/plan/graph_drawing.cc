@@ -28,9 +28,7 @@ std::vector<std::string> OpLabel(const Graph& graph, const GraphBlock& block,
     const std::string label =
         input.value.present() ? InputLabel(graph, block, input) : std::string();
     if (input.source == GraphSource::kWeight) {
-      lines.push_back(fmt::format("{} {} {} {}", input.role, label,
-                                  graph.plan->Info(input.value).shape.ToString(),
-                                  DTypeText(graph, input.value)));
+      lines.push_back(fmt::format("{} {} {}", input.role, label, WeightText(graph, input.value)));
     }
     if (input.source == GraphSource::kBatch) arrays += (arrays.empty() ? "" : ", ") + label;
   }

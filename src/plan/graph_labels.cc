@@ -129,6 +129,11 @@ std::string DTypeText(const Graph& graph, Value value) {
   return "";
 }
 
+std::string WeightText(const Graph& graph, Value weight) {
+  const std::string dtype = DTypeText(graph, weight);
+  return graph.plan->Info(weight).shape.ToString() + (dtype.empty() ? "" : " " + dtype);
+}
+
 std::optional<int64_t> ValueBytes(const Graph& graph, Value value) {
   const ValueInfo& info = graph.plan->Info(value);
   if (DTypeText(graph, value).empty()) return std::nullopt;

@@ -39,6 +39,8 @@ std::string ShapeText(const Graph& graph, const Shape& shape);
 
 // "F32", "Q4_K", "I32"; empty for caches and for weights of unknown types.
 std::string DTypeText(const Graph& graph, Value value);
+// "[576, 576] Q4_K", the shape alone where the type is not known.
+std::string WeightText(const Graph& graph, Value weight);
 // Bytes of the value with the graph's sizes; nothing where DTypeText is empty.
 std::optional<int64_t> ValueBytes(const Graph& graph, Value value);
 

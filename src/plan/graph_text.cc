@@ -25,11 +25,9 @@ std::string ResultText(const Graph& graph, const Op& op) {
 
 // "w=attn_q [576, 576] Q4_K", or the name alone where the role says the same.
 std::string OperandText(const Graph& graph, const GraphBlock& block, const GraphInput& input) {
-  const ValueInfo& info = graph.plan->Info(input.value);
   const std::string label = InputLabel(graph, block, input);
   std::string text = input.role == label ? label : input.role + "=" + label;
-  if (input.source == GraphSource::kWeight) text += " " + info.shape.ToString();
-  if (input.source == GraphSource::kWeight) text += " " + DTypeText(graph, input.value);
+  if (input.source == GraphSource::kWeight) text += " " + WeightText(graph, input.value);
   if (input.source == GraphSource::kOtherPhase) text += " (other phase)";
   return text;
 }

@@ -38,7 +38,7 @@ std::string PrintRope(const RopeAttrs& rope) {
   return text;
 }
 
-constexpr const char* kGeneratedOnly = " absorbed form, generated tokens only";
+constexpr const char* kGeneratedOnly = ", absorbed form: generated tokens only";
 
 struct AttrPrinter {
   std::string operator()(const EmbedAttrs& a) const {
@@ -91,14 +91,14 @@ struct AttrPrinter {
   std::string operator()(const ExpertLinearAttrs&) const { return ""; }
   std::string operator()(const MixExpertsAttrs&) const { return ""; }
   std::string operator()(const HeadLinearAttrs& a) const {
-    return a.generated_only ? kGeneratedOnly + 1 : "";
+    return a.generated_only ? kGeneratedOnly + 2 : "";
   }
   std::string operator()(const ConcatAttrs& a) const {
     return fmt::format("rows={} last={}{}", a.parts, a.b_dim,
                        a.generated_only ? kGeneratedOnly : "");
   }
   std::string operator()(const MlaAttrs& a) const {
-    return fmt::format("heads={} scale={} rotated={} expanded form, given tokens only", a.n_heads,
+    return fmt::format("heads={} scale={} rotated={}, expanded form: given tokens only", a.n_heads,
                        a.scale, a.rope_dim);
   }
   std::string operator()(const ByPhaseAttrs&) const { return ""; }
