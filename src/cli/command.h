@@ -29,6 +29,7 @@ void AddTokenizeCommand(CLI::App& root, CommandContext& context);
 void AddDetokenizeCommand(CLI::App& root, CommandContext& context);
 void AddRenderCommand(CLI::App& root, CommandContext& context);
 void AddLogitsCommand(CLI::App& root, CommandContext& context);
+void AddPerplexityCommand(CLI::App& root, CommandContext& context);
 void AddTraceCommand(CLI::App& root, CommandContext& context);
 void AddCompletionCommand(CLI::App& root, CommandContext& context);
 

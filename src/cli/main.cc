@@ -124,6 +124,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddDetokenizeCommand(root, context);
   AddRenderCommand(root, context);
   AddLogitsCommand(root, context);
+  AddPerplexityCommand(root, context);
   AddTraceCommand(root, context);
   AddCompletionCommand(root, context);
   AddHelpCommand(root, context);
