@@ -175,7 +175,10 @@ Status RunPerplexity(PerplexityFlags flags) {
   }
   ModelFlags model = flags.model;
   model.context = WindowTokens({.context = flags.model.context, .stride = flags.stride});
-  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(model));
+  LUCID_ASSIGN_OR_RETURN(EngineConfig config, ToEngineConfig(model));
+  config.n_parallel = 1;
+  config.logit_rows = ScoredTokens({.context = flags.model.context, .stride = flags.stride});
+  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Load(config));
   LUCID_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, engine->tokenizer());
   LUCID_ASSIGN_OR_RETURN(DistributionHeader text,
                          ReadText(flags, *engine, base ? &*base : nullptr));

@@ -39,6 +39,10 @@ struct EngineConfig {
   int32_t n_parallel = 16;   // most sequences that run at once
   int64_t max_queue = 1024;  // most requests that wait; one more is refused
   int64_t chunk = 0;         // most prompt tokens in a step; 0: batch
+  // Most rows of a prompt's logits in a step (Request::logits_from): enough to share the pass over
+  // the output matrix, small enough that a large vocabulary's rows stay within tens of megabytes.
+  // What scores texts wants more, and gets them up to 512 MiB.
+  int64_t logit_rows = 32;
   double itl_target_ms = 0;  // > 0: prompts are cut so that steps with streams stay within this
   PreemptionMode preemption = PreemptionMode::kRecompute;
 };

@@ -23,6 +23,7 @@ namespace lucid {
 namespace {
 
 constexpr int64_t kMostContext = int64_t{1} << 30;
+constexpr int64_t kLogitBytes = int64_t{512} << 20;  // see EngineConfig::logit_rows
 // More replies to one prompt than anybody asks for.
 constexpr int32_t kMostReplies = 128;
 
@@ -45,6 +46,7 @@ Status CheckConfig(const EngineConfig& config) {
   LUCID_RETURN_IF_ERROR(check(config.n_parallel, 1, 4096, "the number of parallel sequences"));
   LUCID_RETURN_IF_ERROR(check(config.max_queue, 0, int64_t{1} << 20, "the queue's length"));
   LUCID_RETURN_IF_ERROR(check(config.chunk, 0, 65536, "the prefill chunk"));
+  LUCID_RETURN_IF_ERROR(check(config.logit_rows, 1, kMostContext, "rows of logits in a step"));
   LUCID_RETURN_IF_ERROR(check(config.kv_memory, 0, int64_t{1} << 50, "the cache's memory"));
   LUCID_RETURN_IF_ERROR(check(config.swap_memory, 0, int64_t{1} << 50, "the swap space"));
   if (!(config.itl_target_ms >= 0 && config.itl_target_ms <= 1e6)) {
@@ -172,9 +174,11 @@ Status Engine::Impl::StartRunner() {
   options.numerics = config.numerics;
   options.n_threads = config.n_threads;
   options.n_threads_batch = config.n_threads_batch;
-  options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, kLogitRows});
+  const int64_t row_bytes = model.config.vocab_size * int64_t{sizeof(float)};
+  config.logit_rows = std::min(config.logit_rows, std::max<int64_t>(32, kLogitBytes / row_bytes));
+  options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, config.logit_rows});
   // Of every sequence one, of its shadow another.
-  options.max_outputs = 2 * int64_t{config.n_parallel} + kLogitRows;
+  options.max_outputs = 2 * int64_t{config.n_parallel} + config.logit_rows;
   options.kv = {.k_type = config.cache_type_k,
                 .v_type = config.cache_type_v,
                 .block_size = config.kv_block_size};

@@ -206,6 +206,7 @@ Status EngineLoop::AddSequences(ActiveRequest& request) {
     roles_[request.shadow] = {&request, nullptr};
   }
   roles_[reply->sequence] = {&request, reply.get()};
+  request.next_logits = std::max<int64_t>(0, request.request.logits_from);
   LimitChunk(request, *reply);
   request.replies.push_back(std::move(reply));
   return {};
@@ -284,7 +285,11 @@ Result<SequenceId> EngineLoop::AdoptSequence(SequenceSpec spec, const KvSnapshot
 void EngineLoop::LimitChunk(const ActiveRequest& request, const Reply& reply) {
   const Sequence& sequence = scheduler_.Get(reply.sequence);
   int64_t most = 0;
-  if (request.wants_prompt_logits()) most = kLogitRows;
+  if (request.wants_prompt_logits()) {
+    // Those before the first row that is wanted have none.
+    const int64_t without = std::max<int64_t>(0, request.next_logits - sequence.n_computed);
+    most = without + parts_.config->logit_rows;
+  }
   if (reply.evictor != nullptr) {
     const int64_t room = reply.evictor->Room(sequence.n_computed);
     most = most > 0 ? std::min(most, room) : room;
@@ -321,7 +326,7 @@ void EngineLoop::AddChunk(Chunk& chunk) {
     return role.reply != nullptr && request.wants_prompt_logits() &&
            position >= request.next_logits && position < sequence.length() - 1;
   };
-  if (logit_rows_ == kLogitRows && wants_logits(chunk.first)) {
+  if (logit_rows_ == parts_.config->logit_rows && wants_logits(chunk.first)) {
     chunk.count = 0;
     return;
   }
@@ -351,7 +356,7 @@ void EngineLoop::AddChunk(Chunk& chunk) {
     // The shadow may lag: the reply has its token, so this row is not of the newest.
     const bool audited = role.reply == nullptr && position == request.next_audit;
     const bool output = role.reply == nullptr ? audited : newest || logits;
-    if (logits && logit_rows_ == kLogitRows) {
+    if (logits && logit_rows_ == parts_.config->logit_rows) {
       chunk.count = i;
       break;
     }

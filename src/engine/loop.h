@@ -37,10 +37,6 @@ struct LoopParts {
   uint64_t fingerprint = 0;
 };
 
-// Rows of logits that one request with on_logits gets per step: enough to share the pass over the
-// output matrix, small enough that a large vocabulary's rows stay within tens of megabytes.
-constexpr int64_t kLogitRows = 32;
-
 class EngineLoop final : public StreamOwner {
  public:
   EngineLoop(LoopParts parts, const SchedulerOptions& options);
