@@ -15,6 +15,7 @@
 #include "account/graph_html.h"
 #include "models/arch_test_util.h"
 #include "plan/graph_render.h"
+#include "plan/graph_test_util.h"
 #include "plan/op_table.h"
 #include "plan/pass.h"
 
@@ -139,6 +140,7 @@ TEST_P(GraphFormatsTest, EveryPhaseOfEveryPlanIsWellFormed) {
       EXPECT_TRUE(Balanced(dot)) << dot;
       EXPECT_EQ(UndeclaredDotNodes(dot), "");
       EXPECT_TRUE(TagsClose(GraphHtml(graph, heading)));
+      for (size_t b = 0; b < graph.blocks.size(); ++b) EXPECT_EQ(LaneCollision(graph, b), "");
       const std::string mermaid = GraphMermaid(graph, heading);
       EXPECT_EQ(std::ranges::count(mermaid, '"') % 2, 0);
     }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kRowHeight = 28;
 constexpr int kLaneWidth = 16;
+constexpr size_t kMostOpenBlocks = 12;  // a page of more begins folded
 
 constexpr std::string_view kStyle = R"css(
 .bar { display: flex; flex-wrap: wrap; gap: 8px 18px; align-items: center; margin: 14px 0; }
@@ -130,13 +131,6 @@ std::string NodeId(size_t block, int64_t node) {
   return fmt::format("b{}n{}", block, node);
 }
 
-// 1234567 as "1,234,567".
-std::string Grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
-
 const char* Family(OpKind kind) {
   switch (kind) {
     case OpKind::kLinear:
@@ -243,7 +237,8 @@ std::string Page::Facts() const {
       "<dl class=\"facts\"><dt>model</dt><dd>{}</dd><dt>plan</dt><dd>{}{}: {} ops, {} layers, {} "
       "numbers in weights</dd><dt>phase</dt><dd>{}</dd>",
       EscapeHtml(heading_.model), EscapeHtml(graph_.plan->arch), heading_.fused ? ", fused" : "",
-      graph_.plan->ops.size(), graph_.n_layers, Grouped(weights), EscapeHtml(PhaseText(graph_)));
+      graph_.plan->ops.size(), graph_.n_layers, GroupedDigits(weights),
+      EscapeHtml(PhaseText(graph_)));
   if (!graph_.target.empty()) {
     facts +=
         fmt::format("<dt>trace</dt><dd>only what {} depends on</dd>", EscapeHtml(graph_.target));
@@ -299,10 +294,11 @@ std::string Page::Block(size_t b) const {
   const GraphBlock& block = graph_.blocks[b];
   const GraphLanes lanes = LayOutLanes(graph_, b);
   std::string out = fmt::format(
-      "<details class=\"card\" open><summary>{} <span class=\"badge\">{} op{}</span></summary>"
+      "<details class=\"card\"{}><summary>{} <span class=\"badge\">{} op{}</span></summary>"
       "<div class=\"scroll\"><div class=\"graph\" style=\"padding-left:{}px\">\n{}",
-      EscapeHtml(BlockTitle(graph_, block)), block.nodes.size(), block.nodes.size() == 1 ? "" : "s",
-      (most_lanes_ + 1) * kLaneWidth, Wires(b, lanes));
+      graph_.blocks.size() <= kMostOpenBlocks ? " open" : "", EscapeHtml(BlockTitle(graph_, block)),
+      block.nodes.size(), block.nodes.size() == 1 ? "" : "s", (most_lanes_ + 1) * kLaneWidth,
+      Wires(b, lanes));
   if (!block.ports.empty()) out += PortRow(b);
   for (size_t n = 0; n < block.nodes.size(); ++n) out += OpRow(b, n);
   out += "</div></div>\n";
@@ -477,7 +473,7 @@ std::string Page::PanelRow(Value value, const std::string& role, const std::stri
       "class=\"num\">{}</td><td>{}</td></tr>",
       EscapeHtml(role), EscapeHtml(info.name), ShapeText(graph_, info.shape),
       info.kind == ValueKind::kKv ? "cache" : DTypeText(graph_, value),
-      bytes ? Grouped(*bytes) : "", links);
+      bytes ? GroupedDigits(*bytes) : "", links);
 }
 
 std::string Page::Panel(size_t b, size_t n) const {

@@ -17,7 +17,7 @@ const GraphBlock& BlockOf(const Graph& graph, const GraphLink& link) {
 }
 
 std::string Counted(int64_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  return fmt::format("{} {}{}", GroupedDigits(n), what, n == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -157,6 +157,12 @@ std::string ShortAttrs(const Op& op) {
     i = close + 1;
   }
   return out;
+}
+
+std::string GroupedDigits(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
 }
 
 std::string PhaseName(Phase phase) {

@@ -47,6 +47,9 @@ std::optional<int64_t> ValueBytes(const Graph& graph, Value value);
 // The op's attributes, lists of more than a few numbers cut.
 std::string ShortAttrs(const Op& op);
 
+// "1,234,567".
+std::string GroupedDigits(int64_t number);
+
 // "prefill", "decode", and the same with the graph's sizes in words.
 std::string PhaseName(Phase phase);
 std::string PhaseText(const Graph& graph);
