@@ -156,6 +156,10 @@ TEST(RegistryTest, OptionsThatChangeResultsAreRefusedByName) {
       {"LlamaForCausalLM", "hidden_act", "mish"},
       {"LlamaForCausalLM", "rope_scaling", {{"rope_type", "spiral"}}},
       {"LlamaForCausalLM", "quantization_config", {{"quant_method", "gptq"}}},
+      {"LlamaForCausalLM", "rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}}},
+      {"SmolLM3ForCausalLM", "layer_types", {"sliding_attention", "full_attention"}},
+      {"DeepseekV3ForCausalLM", "num_key_value_heads", 2},
+      {"MptForCausalLM", "norm_type", "rmsnorm"},
       {"Gemma2ForCausalLM", "layer_types", {"full_attention", "linear_attention"}},
       {"Exaone4ForCausalLM", "sliding_window_pattern", "LXG"},
   };
@@ -172,6 +176,7 @@ TEST(RegistryTest, OptionsThatChangeResultsAreRefusedByName) {
                        config.error().message.find("rope scaling") != std::string::npos ||
                        config.error().message.find("layer type") != std::string::npos;
     EXPECT_TRUE(named) << row.arch << ": " << config.error().message;
+    EXPECT_THAT(config.error().message, HasSubstr("support")) << row.arch << " " << row.key;
   }
 }
 

@@ -141,8 +141,13 @@ ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefau
   c.tied_embeddings = h.Bool("tie_word_embeddings", d.tie_word_embeddings);
   c.act = ReadHfActivation(h, d.act_key, d.act);
   if (!d.reads_quantization && h.Has("quantization_config")) {
-    h.Fail({ErrorCode::kUnsupported,
-            "config.json: quantization_config is not supported for this architecture"});
+    const Json& q = h.json()["quantization_config"];
+    const bool named = q.is_object() && q.contains("quant_method");
+    h.Fail(
+        {ErrorCode::kUnsupported,
+         fmt::format("config.json: quantization_config with quant_method {} is not supported for "
+                     "this architecture; only weights of plain types are",
+                     named ? q["quant_method"].dump() : "null")});
   }
   if (c.n_layers > 0 && c.n_layers <= 4096) c.layers.resize(static_cast<size_t>(c.n_layers));
   return c;
@@ -247,6 +252,13 @@ RopeSpec ReadHfRope(HfConfigReader& h, const ModelConfig& c, const HfRopeDefault
   if (!parameters->is_object()) {
     h.Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not an object", key)});
     return rope;
+  }
+  for (const auto& [name, member] : parameters->items()) {
+    if (!member.is_object()) continue;
+    h.Fail({ErrorCode::kUnsupported,
+            fmt::format("config.json: {} has {} for some layers, which is not supported for this "
+                        "architecture; only one for all layers is",
+                        key, name)});
   }
   HfConfigReader p(*parameters);
   rope.theta = p.Float("rope_theta", rope.theta);

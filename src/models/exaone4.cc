@@ -37,7 +37,9 @@ std::vector<bool> SlidingLayers(HfConfigReader& h, const ModelConfig& c) {
   if (h.Has("sliding_window_pattern") && h.json()["sliding_window_pattern"].is_string()) {
     const std::string pattern = h.String("sliding_window_pattern", "");
     if (pattern.find_first_not_of("LG") != std::string::npos || pattern.empty()) {
-      h.Fail({ErrorCode::kInvalidFile, "config.json: sliding_window_pattern is not of L and G"});
+      h.Fail({ErrorCode::kInvalidFile,
+              "config.json: sliding_window_pattern is not of L and G, which are the supported "
+              "layers"});
       return sliding;
     }
     for (size_t i = 0; i < sliding.size(); ++i) sliding[i] = pattern[i % pattern.size()] == 'L';
