@@ -87,6 +87,18 @@ void Visit(const Visitor& visit, ComputePeak& record) {
 }
 
 template <typename Visitor>
+void Visit(const Visitor& visit, KernelSpeed& record) {
+  visit("weights", record.weights);
+  visit("numerics", record.numerics);
+  visit("threads", record.threads);
+  visit("stream_bytes_per_second", record.stream_bytes_per_second);
+  visit("macs_per_second", record.macs_per_second);
+  visit("attention_macs_per_second", record.attention_macs_per_second);
+  visit("activation_bytes_per_second", record.activation_bytes_per_second);
+  visit("op_seconds", record.op_seconds);
+}
+
+template <typename Visitor>
 void Visit(const Visitor& visit, ThreadCost& record) {
   visit("threads", record.threads);
   visit("value", record.value);
@@ -143,6 +155,7 @@ Json ToJson(const Machine& machine) {
   json["notes"] = machine.notes;
   WriteList(json, "reads", machine.reads);
   WriteList(json, "peaks", machine.peaks);
+  WriteList(json, "kernels", machine.kernels);
   WriteList(json, "clock_hertz", machine.clocks);
   WriteList(json, "barrier_seconds", machine.barriers);
   WriteList(json, "refused", machine.refused);
@@ -162,6 +175,7 @@ Result<Machine> MachineFromJson(std::string_view text, std::string_view what) {
   }
   ReadList(reader, "reads", machine.reads);
   ReadList(reader, "peaks", machine.peaks);
+  if (json.is_object() && json.contains("kernels")) ReadList(reader, "kernels", machine.kernels);
   ReadList(reader, "clock_hertz", machine.clocks);
   ReadList(reader, "barrier_seconds", machine.barriers);
   ReadList(reader, "refused", machine.refused);

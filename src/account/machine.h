@@ -30,6 +30,18 @@ struct ComputePeak {
   double macs_per_second = 0;
 };
 
+// What the kernels reach with weights of one type (kernel_speed.h).
+struct KernelSpeed {
+  std::string weights;   // "Q4_K"
+  std::string numerics;  // "default"
+  int threads = 0;
+  double stream_bytes_per_second = 0;      // products of one row: weights of the file
+  double macs_per_second = 0;              // products of many rows
+  double attention_macs_per_second = 0;    // of a prompt
+  double activation_bytes_per_second = 0;  // ops that are no products, with many rows
+  double op_seconds = 0;                   // that any op takes at least
+};
+
 struct ThreadCost {
   int threads = 0;
   double value = 0;
@@ -55,6 +67,7 @@ struct Machine {
 
   std::vector<ReadSpeed> reads;
   std::vector<ComputePeak> peaks;
+  std::vector<KernelSpeed> kernels;  // files of older versions have none
   std::vector<ThreadCost> clocks;    // hertz, of each of so many threads that compute
   std::vector<ThreadCost> barriers;  // seconds of a ThreadPool::Barrier
   std::vector<Refusal> refused;      // instruction sets whose peaks could not be measured

@@ -36,6 +36,14 @@ Machine MakeMachine() {
                    {"float32", "avx512", 2, 250e9},
                    {"int8", "avx512vnni", 1, 500e9},
                    {"int8", "avx512vnni", 2, 1000e9}};
+  machine.kernels = {{.weights = "Q4_K",
+                      .numerics = "default",
+                      .threads = 2,
+                      .stream_bytes_per_second = 40e9,
+                      .macs_per_second = 500e9,
+                      .attention_macs_per_second = 200e9,
+                      .activation_bytes_per_second = 100e9,
+                      .op_seconds = 1e-6}};
   machine.clocks = {{1, 4.2e9}, {2, 4.1e9}};
   machine.barriers = {{2, 6e-8}};
   machine.refused = {{"amx", "the CPU lacks amx_tile"}};
@@ -57,6 +65,9 @@ TEST(MachineJson, ComesBackAsItWas) {
   EXPECT_EQ(back.reads[1].how, "avx512, 4 streams");
   EXPECT_FALSE(back.reads[2].huge_pages);
   EXPECT_EQ(back.reads[3].bytes_per_second, 45e9);
+  ASSERT_EQ(back.kernels.size(), 1u);
+  EXPECT_EQ(back.kernels[0].weights, "Q4_K");
+  EXPECT_EQ(back.kernels[0].op_seconds, 1e-6);
   ASSERT_EQ(back.peaks.size(), 4u);
   EXPECT_EQ(back.peaks[2].isa, "avx512vnni");
   EXPECT_EQ(back.clocks[1].value, 4.1e9);
@@ -73,6 +84,10 @@ TEST(MachineJson, EveryMemberMustBeThereWithItsType) {
     wrong[name] = nullptr;
     for (const auto& json : {lacking, wrong}) {
       const auto read = MachineFromJson(json.dump(), "machine.json");
+      if (name == "kernels" && !json.contains(name)) {  // of an older version
+        EXPECT_TRUE(read && read->kernels.empty());
+        continue;
+      }
       ASSERT_FALSE(read) << name;
       EXPECT_EQ(read.error().code, ErrorCode::kInvalidFile);
       EXPECT_THAT(read.error().message, HasSubstr("machine.json: \"" + name + "\""));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "account/kernel_speed.h"
 #include "account/measure.h"
 #include "base/check.h"
 
@@ -36,6 +37,29 @@ Result<ReadSpeed> PeakSource::Read(int64_t bytes, int threads) {
     machine_.reads.back().bytes = bytes;
   }
   return read;
+}
+
+Result<Hardware> PeakSource::ThisMachine(int threads, int64_t bytes, bool eight_bits) {
+  LUCID_RETURN_IF_ERROR(Read(bytes, threads));
+  Arithmetic(threads, eight_bits);
+  if (machine_.cpu.empty()) machine_.cpu = CpuModelName();
+  if (machine_.measured_at.empty()) machine_.measured_at = "now";
+  LUCID_ASSIGN_OR_RETURN(Hardware hardware, HardwareOf(machine_, threads, bytes, eight_bits));
+  hardware.kernels.clear();
+  return hardware;
+}
+
+Result<KernelSpeed> PeakSource::Kernels(DType weights, Numerics numerics, int threads) {
+  for (const KernelSpeed& known : machine_.kernels) {
+    if (known.weights == Name(weights) && known.numerics == Name(numerics) &&
+        known.threads == threads) {
+      return known;
+    }
+  }
+  Announce(fmt::format("kernels for {} weights with {} threads", Name(weights), threads));
+  LUCID_ASSIGN_OR_RETURN(KernelSpeed speed, MeasureKernels(weights, numerics, threads));
+  machine_.kernels.push_back(speed);
+  return speed;
 }
 
 ArithmeticPeak PeakSource::Arithmetic(int threads, bool eight_bits) {

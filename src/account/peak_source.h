@@ -6,9 +6,12 @@
 #include <functional>
 #include <string>
 
+#include "account/hardware.h"
 #include "account/limit.h"
 #include "account/machine.h"
 #include "base/result.h"
+#include "exec/runner.h"
+#include "tensor/dtype.h"
 
 namespace lucid {
 
@@ -24,6 +27,10 @@ class PeakSource {
 
   // How fast so many threads read a buffer of that size again and again; MeasureRead's errors.
   Result<ReadSpeed> Read(int64_t bytes, int threads);
+  // This machine as a prediction takes it, without the speeds of kernels; MeasureRead's errors.
+  Result<Hardware> ThisMachine(int threads, int64_t bytes, bool eight_bits);
+  // What the kernels make of it; MeasureKernels' errors.
+  Result<KernelSpeed> Kernels(DType weights, Numerics numerics, int threads);
   // As BestArithmetic.
   ArithmeticPeak Arithmetic(int threads, bool eight_bits);
 

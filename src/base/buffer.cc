@@ -2,10 +2,21 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
 namespace lucid {
+
+namespace {
+
+std::atomic<int64_t> live_bytes{0};
+
+}  // namespace
+
+int64_t Buffer::LiveBytes() {
+  return live_bytes.load(std::memory_order_relaxed);
+}
 
 Result<Buffer> Buffer::Allocate(size_t bytes) {
   Buffer buffer;
@@ -16,6 +27,7 @@ Result<Buffer> Buffer::Allocate(size_t bytes) {
     return Err(ErrorCode::kCapacity, "cannot allocate {} bytes of memory", bytes);
   buffer.data_ = static_cast<std::byte*>(map);
   buffer.size_ = bytes;
+  live_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   return buffer;
 }
 
@@ -50,7 +62,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  ::munmap(data_, size_);
+  live_bytes.fetch_sub(static_cast<int64_t>(size_), std::memory_order_relaxed);
 }
 
 }  // namespace lucid

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/result.h"
 
@@ -24,6 +25,9 @@ class Buffer {
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
+
+  // Bytes of all buffers of the process that are alive: what a foreseen footprint is compared with.
+  static int64_t LiveBytes();
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }

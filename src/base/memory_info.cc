@@ -1,5 +1,7 @@
 #include "base/memory_info.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -49,6 +51,13 @@ int64_t AvailableMemory() {
   const std::optional<int64_t> used = LeadingNumber(ReadAll("/sys/fs/cgroup/memory.current"));
   if (most && used) available = std::min(available, std::max<int64_t>(*most - *used, 0));
   return available;
+}
+
+int64_t ResidentMemory() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  if (!(file >> size >> resident)) return 0;
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace lucid

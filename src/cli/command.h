@@ -19,6 +19,7 @@ void AddRunCommand(CLI::App& root, CommandContext& context);
 void AddChatCommand(CLI::App& root, CommandContext& context);
 void AddBatchCommand(CLI::App& root, CommandContext& context);
 void AddBenchCommand(CLI::App& root, CommandContext& context);
+void AddAccountCommand(CLI::App& root, CommandContext& context);
 void AddLimitsCommand(CLI::App& root, CommandContext& context);
 void AddPackCommand(CLI::App& root, CommandContext& context);
 void AddPullCommand(CLI::App& root, CommandContext& context);

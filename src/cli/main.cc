@@ -115,6 +115,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddBatchCommand(root, context);
   AddBenchCommand(root, context);
   AddLimitsCommand(root, context);
+  AddAccountCommand(root, context);
   AddPackCommand(root, context);
   AddPullCommand(root, context);
   AddModelsCommand(root, context);

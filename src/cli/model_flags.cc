@@ -38,6 +38,41 @@ void AddModelFlag(CLI::App& command, std::string& model) {
       ->required();
 }
 
+void AddNumericsFlag(CLI::App& command, ModelFlags& flags) {
+  command
+      .add_option("--numerics", flags.numerics,
+                  "default: exact sums of activations rounded to 15 bits, or to 8 where these do; "
+                  "fast: always to 8, and weights of prompts where that is faster; float: float32 "
+                  "throughout")
+      ->check(CLI::IsMember({"default", "fast", "float"}))
+      ->capture_default_str();
+}
+
+void AddThreadsFlag(CLI::App& command, ModelFlags& flags) {
+  command
+      .add_option("-t,--threads", flags.threads,
+                  "threads of a step of one token; 0: one per physical core that this process may "
+                  "use (its affinity mask, the CPU quota of its control group)")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void AddKvTypeFlags(CLI::App& command, ModelFlags& flags) {
+  command
+      .add_option("--kv", flags.kv,
+                  fmt::format("type of cached keys and values: {}", KvTypeNames()))
+      ->check(KvTypeCheck())
+      ->capture_default_str();
+  command
+      .add_option("--cache-type-k", flags.cache_type_k,
+                  "type of cached keys where it differs from --kv (also -ctk)")
+      ->check(KvTypeCheck());
+  command
+      .add_option("--cache-type-v", flags.cache_type_v,
+                  "type of cached values where it differs from --kv (also -ctv)")
+      ->check(KvTypeCheck());
+}
+
 void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("--backend", flags.backend,
@@ -48,13 +83,7 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
       "--isa", flags.isa,
       "best instruction set that kernels may use: auto, amx, avx512bf16, avx512vnni, avx512, avx2, "
       "generic, on aarch64 auto, neondot, neon, generic (also LUCID_ISA)");
-  command
-      .add_option("--numerics", flags.numerics,
-                  "default: exact sums of activations rounded to 15 bits, or to 8 where these do; "
-                  "fast: always to 8, and weights of prompts where that is faster; float: float32 "
-                  "throughout")
-      ->check(CLI::IsMember({"default", "fast", "float"}))
-      ->capture_default_str();
+  AddNumericsFlag(command, flags);
   command.add_flag("--no-pack-cache", flags.no_pack_cache,
                    "pack the weights anew, and do not keep them for the next start (see lucid "
                    "pack)");
@@ -101,12 +130,7 @@ void AddRopeFlags(CLI::App& command, RopeOverrides& rope) {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModelFlag(command, flags.model);
-  command
-      .add_option("-t,--threads", flags.threads,
-                  "threads of a step of one token; 0: one per physical core that this process may "
-                  "use (its affinity mask, the CPU quota of its control group)")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  AddThreadsFlag(command, flags);
   command
       .add_option("--threads-batch", flags.threads_batch,
                   "threads of steps of several tokens, which prompts and several sequences give "
@@ -134,19 +158,7 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
   AddBackendFlags(command, flags);
-  command
-      .add_option("--kv", flags.kv,
-                  fmt::format("type of cached keys and values: {}", KvTypeNames()))
-      ->check(KvTypeCheck())
-      ->capture_default_str();
-  command
-      .add_option("--cache-type-k", flags.cache_type_k,
-                  "type of cached keys where it differs from --kv (also -ctk)")
-      ->check(KvTypeCheck());
-  command
-      .add_option("--cache-type-v", flags.cache_type_v,
-                  "type of cached values where it differs from --kv (also -ctv)")
-      ->check(KvTypeCheck());
+  AddKvTypeFlags(command, flags);
 }
 
 Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {

@@ -40,6 +40,9 @@ void AddRopeFlags(CLI::App& command, RopeOverrides& rope);
 // The parts of it that mean the same where the others are lists (lucid bench).
 void AddModelFlag(CLI::App& command, std::string& model);
 void AddBackendFlags(CLI::App& command, ModelFlags& flags);
+void AddNumericsFlag(CLI::App& command, ModelFlags& flags);
+void AddThreadsFlag(CLI::App& command, ModelFlags& flags);
+void AddKvTypeFlags(CLI::App& command, ModelFlags& flags);
 
 // "f32, f16, ...", for help texts.
 std::string KvTypeNames();

@@ -11,28 +11,19 @@
 #include "base/memory_info.h"
 #include "base/topology.h"
 #include "engine/fingerprint.h"
+#include "engine/footprint.h"
 #include "engine/loop.h"
 #include "engine/pack_writer.h"
 #include "engine/tokenizer_loader.h"
 #include "exec/key_rotation.h"
-#include "format/safetensors.h"
 #include "sched/block_needs.h"
 #include "store/pack_cache.h"
 
 namespace lucid {
 namespace {
 
-constexpr int64_t kMostContext = int64_t{1} << 30;
-constexpr int64_t kLogitBytes = int64_t{512} << 20;  // see EngineConfig::logit_rows
 // More replies to one prompt than anybody asks for.
 constexpr int32_t kMostReplies = 128;
-
-Result<LoadedTokenizer> LoadTokenizerOf(const Model& model) {
-  if (model.checkpoint->format() == Checkpoint::Format::kGguf) {
-    return LoadTokenizer(static_cast<const GgufFile&>(*model.checkpoint));
-  }
-  return LoadTokenizer(static_cast<const SafetensorsCheckpoint&>(*model.checkpoint).folder());
-}
 
 Status CheckConfig(const EngineConfig& config) {
   const auto check = [](int64_t value, int64_t least, int64_t most, const char* what) -> Status {
@@ -59,27 +50,6 @@ Status CheckConfig(const EngineConfig& config) {
                "preemption by swapping needs a swap space (--swap-space), which is 0");
   }
   return {};
-}
-
-// The blocks of the pools: what was asked for, or room for the parallel sequences and one more, so
-// that prefixes stay; at most half of what the machine has left.
-Result<PoolCounts> ChooseBlocks(const KvLayout& layout, const EngineConfig& config,
-                                int64_t context) {
-  if (config.kv_memory > 0) {
-    const int64_t available = AvailableMemory();
-    if (available > 0 && config.kv_memory > available) {
-      return Err(ErrorCode::kCapacity,
-                 "a cache of {} bytes (--kv-memory) does not fit the {} bytes of memory that are "
-                 "available",
-                 config.kv_memory, available);
-    }
-    return layout.Fit(config.kv_memory, config.n_parallel, config.batch);
-  }
-  const int64_t sequences = int64_t{config.n_parallel} + 1;
-  const PoolCounts wanted = layout.BlocksForAll(sequences, context, config.batch);
-  const int64_t most = AvailableMemory() / 2;
-  if (most == 0 || layout.Bytes(wanted) <= most) return wanted;
-  return layout.Fit(most, config.n_parallel, config.batch);
 }
 
 PoolCounts SwapBlocks(const KvLayout& layout, const PoolCounts& blocks, int64_t bytes) {
@@ -139,7 +109,7 @@ struct Engine::Impl {
 
 // A model without a tokenizer still computes logits; a tokenizer that is there must be valid.
 Status Engine::Impl::LoadText() {
-  Result<LoadedTokenizer> loaded = LoadTokenizerOf(model);
+  Result<LoadedTokenizer> loaded = LoadTokenizerOf(*model.checkpoint);
   if (loaded) {
     text = *std::move(loaded);
   } else if (loaded.error().code != ErrorCode::kNotFound) {
@@ -149,17 +119,7 @@ Status Engine::Impl::LoadText() {
 }
 
 Status Engine::Impl::ChooseContext() {
-  context = config.context > 0 ? config.context : model.config.context_length;
-  if (config.context < 0 || context > kMostContext) {
-    return Err(ErrorCode::kInvalidArgument, "a context of {} is out of range, which is 1 to {}",
-               config.context < 0 ? config.context : context, kMostContext);
-  }
-  const int64_t learned = model.config.position_rows - model.config.position_offset;
-  if (model.config.position_rows > 0 && context > learned) {
-    return Err(ErrorCode::kInvalidArgument,
-               "a context of {} is longer than the {} positions that the model has learned",
-               context, learned);
-  }
+  LUCID_ASSIGN_OR_RETURN(context, ContextOf(model.config, config));
   if (context > model.config.context_length) {
     LogWarn("the context of {} is longer than the {} tokens the model was trained for", context,
             model.config.context_length);
@@ -168,22 +128,9 @@ Status Engine::Impl::ChooseContext() {
 }
 
 Status Engine::Impl::StartRunner() {
-  RunnerOptions options;
-  options.backend = config.backend;
-  options.isa = config.isa;
-  options.numerics = config.numerics;
-  options.n_threads = config.n_threads;
-  options.n_threads_batch = config.n_threads_batch;
-  const int64_t row_bytes = model.config.vocab_size * int64_t{sizeof(float)};
-  config.logit_rows = std::min(config.logit_rows, std::max<int64_t>(32, kLogitBytes / row_bytes));
-  options.max_tokens = std::max<int64_t>({config.batch, config.n_parallel, config.logit_rows});
-  // Of every sequence one, of its shadow another.
-  options.max_outputs = 2 * int64_t{config.n_parallel} + config.logit_rows;
-  options.kv = {.k_type = config.cache_type_k,
-                .v_type = config.cache_type_v,
-                .block_size = config.kv_block_size};
-  LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(model.plan.kv_layers, options.kv));
-  LUCID_ASSIGN_OR_RETURN(options.kv_blocks, ChooseBlocks(layout, config, context));
+  config.logit_rows = LogitRows(model.config, config);
+  LUCID_ASSIGN_OR_RETURN(RunnerOptions options,
+                         RunnerOptionsOf(model, config, context, AvailableMemory()));
   if (!config.pack_cache.empty()) {
     options.pack_files = {PackCacheFile(config.pack_cache, config.model)};
     if (std::string beside = PackFileBeside(config.model); !beside.empty()) {
@@ -193,6 +140,7 @@ Status Engine::Impl::StartRunner() {
   LUCID_ASSIGN_OR_RETURN(runner, Runner::Create(model, options));
   // Memory that somebody has set aside is taken at once; else pages come as they are written.
   if (config.kv_memory > 0) LUCID_RETURN_IF_ERROR(runner->kv().Populate());
+  const KvLayout& layout = runner->kv().layout();
   KvCacheOptions cache_options;
   cache_options.n_blocks = options.kv_blocks;
   cache_options.swap_blocks = SwapBlocks(layout, options.kv_blocks, config.swap_memory);

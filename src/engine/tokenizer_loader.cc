@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mmap_file.h"
+#include "format/safetensors.h"
 #include "text/hf_tokenizer.h"
 #include "text/pre_names.h"
 #include "text/xz.h"
@@ -434,6 +435,13 @@ Result<LoadedTokenizer> LoadTokenizer(const std::string& path) {
     if (fs::exists(folder / name, ignored)) return LoadHf(folder / name);
   }
   return Err(ErrorCode::kNotFound, "{} holds no tokenizer.json", folder.string());
+}
+
+Result<LoadedTokenizer> LoadTokenizerOf(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == Checkpoint::Format::kGguf) {
+    return LoadTokenizer(static_cast<const GgufFile&>(checkpoint));
+  }
+  return LoadTokenizer(static_cast<const SafetensorsCheckpoint&>(checkpoint).folder());
 }
 
 }  // namespace lucid

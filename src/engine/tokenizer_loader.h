@@ -29,6 +29,9 @@ Result<LoadedTokenizer> LoadTokenizer(const GgufFile& file);
 // holds these, or a weights file in such a folder.
 Result<LoadedTokenizer> LoadTokenizer(const std::string& path);
 
+// Of the model that a checkpoint is: from its metadata, or the files beside it.
+Result<LoadedTokenizer> LoadTokenizerOf(const Checkpoint& checkpoint);
+
 // The vocabulary alone, for tools that show or convert it.
 Result<VocabSpec> VocabSpecFromGguf(const GgufFile& file);
 

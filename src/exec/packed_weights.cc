@@ -244,7 +244,8 @@ PackedWeights::PackedWeights(const Plan& plan, const Model& model,
     : places_(plan.values.size(), nullptr),
       bytes_(static_cast<size_t>(ImageBytes(matrices))),
       matrices_(std::ssize(matrices)),
-      key_(KeyOf(matrices, model.checkpoint->files())) {}
+      key_(KeyOf(matrices, model.checkpoint != nullptr ? model.checkpoint->files()
+                                                       : std::span<const std::string>())) {}
 
 void PackedWeights::SetPlaces(const std::vector<Matrix>& matrices) {
   for (const Matrix& m : matrices) {
@@ -261,6 +262,14 @@ Result<PackedWeights> PackedWeights::Pack(const Plan& plan, const Model& model, 
   packed.memory_.PreferHugePages();
   PackAll(matrices, pool, packed.memory_.data());
   packed.SetPlaces(matrices);
+  return packed;
+}
+
+PackedWeights PackedWeights::Outline(const Plan& plan, const Model& model, bool with_quantised) {
+  alignas(kMatrixAlignment) static constexpr std::byte kNowhere[kMatrixAlignment] = {};
+  const std::vector<Matrix> matrices = MatricesOf(plan, model.weights, with_quantised);
+  PackedWeights packed(plan, model, matrices);
+  for (const Matrix& m : matrices) packed.places_[static_cast<size_t>(m.value.id)] = kNowhere;
   return packed;
 }
 

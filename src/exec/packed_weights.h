@@ -34,6 +34,8 @@ class PackedWeights {
   // all of them packed, if they pack alike, or none. kCapacity if memory is short.
   static Result<PackedWeights> Pack(const Plan& plan, const Model& model, ThreadPool& pool,
                                     bool with_quantised = true);
+  // Of the same matrices the sizes alone: places are set, and must not be read.
+  static PackedWeights Outline(const Plan& plan, const Model& model, bool with_quantised = true);
   // Maps a file that Write made from this model, its files unchanged since. kNotFound if it is
   // absent, kInvalidFile if it is another or damaged; of the image one strip of each matrix is
   // compared with the model.

@@ -24,60 +24,97 @@ std::string_view Name(Numerics numerics) {
   return kNames[static_cast<size_t>(numerics)];
 }
 
-Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerOptions& options) {
-  std::unique_ptr<Runner> runner(new Runner);
-  runner->options_ = options;
-  runner->plan_ = model.plan;
-  std::vector<const KernelTable*> tables = {&ReferenceKernels()};
+// All that needs no memory of the size of the model: kernels, the plan as it runs, numbers of
+// threads.
+Status Runner::Prepare(const Model& model, const RunnerOptions& options) {
+  options_ = options;
+  plan_ = model.plan;
+  tables_ = {&ReferenceKernels()};
   if (options.backend == BackendKind::kCpu) {
-    LUCID_ASSIGN_OR_RETURN(tables, SelectTables(options.isa));
+    LUCID_ASSIGN_OR_RETURN(tables_, SelectTables(options.isa));
     if (options.fuse) {
-      runner->plan_ = FusedPlan(model);
-      LUCID_RETURN_IF_ERROR(VerifyPlan(runner->plan_));
+      plan_ = FusedPlan(model);
+      LUCID_RETURN_IF_ERROR(VerifyPlan(plan_));
     }
   }
-  runner->isa_ = tables.front()->isa;
-  runner->row_kernels_ = &RowKernelsOf(tables);
+  isa_ = tables_.front()->isa;
+  row_kernels_ = &RowKernelsOf(tables_);
   Sizes sizes;
   sizes.tokens = options.max_tokens;
   sizes.outputs = options.max_outputs;
-  runner->memory_ = PlanMemory(runner->plan_, sizes);
+  memory_ = PlanMemory(plan_, sizes);
+  LUCID_ASSIGN_OR_RETURN(arena_, Buffer::Allocate(static_cast<size_t>(memory_.arena_bytes)));
+  n_threads_ = options.n_threads > 0 ? options.n_threads : PhysicalCoreCount();
+  n_threads_batch_ = options.n_threads_batch > 0 ? options.n_threads_batch : n_threads_;
+  token_threads_ = ThreadGovernor(n_threads_);
+  batch_threads_ = ThreadGovernor(n_threads_batch_);
+  vocab_ = plan_.Info(plan_.logits).shape.Width();
+  return {};
+}
+
+void Runner::BindOps(const Model& model) {
+  bound_ = Bind({.plan = plan_,
+                 .weights = model.weights,
+                 .packed = packed_,
+                 .error_budget = ErrorBudget(options_.numerics),
+                 .exact = options_.numerics == Numerics::kFloat,
+                 .kv = kv_,
+                 .memory = memory_,
+                 .arena = arena_.data(),
+                 .max_rows = std::max(options_.max_tokens, options_.max_outputs),
+                 .tables = tables_});
+}
+
+Result<std::unique_ptr<Runner>> Runner::Create(const Model& model, const RunnerOptions& options) {
+  std::unique_ptr<Runner> runner(new Runner);
+  LUCID_RETURN_IF_ERROR(runner->Prepare(model, options));
   LUCID_ASSIGN_OR_RETURN(const KvLayout layout,
                          KvLayout::Make(runner->plan_.kv_layers, options.kv));
   LUCID_ASSIGN_OR_RETURN(runner->kv_, KvStorage::Create(layout, options.kv_blocks));
-  LUCID_ASSIGN_OR_RETURN(runner->arena_,
-                         Buffer::Allocate(static_cast<size_t>(runner->memory_.arena_bytes)));
-  runner->n_threads_ = options.n_threads > 0 ? options.n_threads : PhysicalCoreCount();
-  runner->n_threads_batch_ =
-      options.n_threads_batch > 0 ? options.n_threads_batch : runner->n_threads_;
-  runner->token_threads_ = ThreadGovernor(runner->n_threads_);
-  runner->batch_threads_ = ThreadGovernor(runner->n_threads_batch_);
   runner->pool_ =
       std::make_unique<ThreadPool>(std::max(runner->n_threads_, runner->n_threads_batch_));
-  const bool exact = options.numerics == Numerics::kFloat;
   if (options.backend == BackendKind::kCpu) {
     LUCID_ASSIGN_OR_RETURN(
         runner->packed_,
-        exact ? PackedWeights::Pack(runner->plan_, model, *runner->pool_, /*with_quantised=*/false)
-              : PackedWeights::Load(runner->plan_, model, *runner->pool_, options.pack_files));
+        options.numerics == Numerics::kFloat
+            ? PackedWeights::Pack(runner->plan_, model, *runner->pool_, /*with_quantised=*/false)
+            : PackedWeights::Load(runner->plan_, model, *runner->pool_, options.pack_files));
   }
-  runner->bound_ = Bind({.plan = runner->plan_,
-                         .weights = model.weights,
-                         .packed = runner->packed_,
-                         .error_budget = ErrorBudget(options.numerics),
-                         .exact = exact,
-                         .kv = runner->kv_,
-                         .memory = runner->memory_,
-                         .arena = runner->arena_.data(),
-                         .max_rows = std::max(options.max_tokens, options.max_outputs),
-                         .tables = tables});
+  runner->BindOps(model);
   for (int i = 0; i < runner->pool_->size(); ++i) {
     LUCID_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(runner->bound_.scratch_bytes));
     runner->scratch_.push_back(std::move(scratch));
   }
   LUCID_ASSIGN_OR_RETURN(runner->shared_scratch_, Buffer::Allocate(runner->bound_.shared_bytes));
-  runner->vocab_ = runner->plan_.Info(runner->plan_.logits).shape.Width();
   return runner;
+}
+
+Result<RunnerBytes> Runner::Foresee(const Model& model, const RunnerOptions& options) {
+  Runner runner;
+  LUCID_RETURN_IF_ERROR(runner.Prepare(model, options));
+  LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(runner.plan_.kv_layers, options.kv));
+  LUCID_ASSIGN_OR_RETURN(runner.kv_, KvStorage::Create(layout, /*n_blocks=*/{}));
+  if (options.backend == BackendKind::kCpu) {
+    runner.packed_ =
+        PackedWeights::Outline(runner.plan_, model,
+                               /*with_quantised=*/options.numerics != Numerics::kFloat);
+  }
+  runner.BindOps(model);
+  const size_t threads = static_cast<size_t>(std::max(runner.n_threads_, runner.n_threads_batch_));
+  const size_t scratch = threads * runner.bound_.scratch_bytes + runner.bound_.shared_bytes;
+  return RunnerBytes{.packed = static_cast<int64_t>(runner.packed_.bytes()),
+                     .arena = runner.memory_.arena_bytes,
+                     .kv = KvStorage::BytesOf(layout, options.kv_blocks),
+                     .scratch = static_cast<int64_t>(scratch)};
+}
+
+RunnerBytes Runner::bytes() const {
+  RunnerBytes bytes{.packed = static_cast<int64_t>(packed_.bytes()),
+                    .arena = static_cast<int64_t>(arena_.size()),
+                    .kv = kv_.bytes(),
+                    .scratch = static_cast<int64_t>(shared_scratch_.size())};
+  for (const Buffer& buffer : scratch_) bytes.scratch += static_cast<int64_t>(buffer.size());
+  return bytes;
 }
 
 void Runner::Run(Batch& batch, Observer* observer) {

@@ -54,10 +54,24 @@ struct RunnerOptions {
   PoolCounts kv_blocks{};  // by pool of the layout that `kv` and the plan's layers give
 };
 
+// What a runner takes in memory, in bytes, all of it at Create (pages count once they are touched).
+struct RunnerBytes {
+  int64_t packed = 0;   // weights as kernels read them
+  int64_t arena = 0;    // activations and logits
+  int64_t kv = 0;       // all blocks of the cache
+  int64_t scratch = 0;  // of all threads, their own and shared
+  int64_t total() const { return packed + arena + kv + scratch; }
+};
+
 class Runner {
  public:
   // The model must outlive the runner.
   static Result<std::unique_ptr<Runner>> Create(const Model& model, const RunnerOptions& options);
+  // What Create would take, worked out in the same way; reads no weights, and an outline of a model
+  // will do. Errors as Create.
+  static Result<RunnerBytes> Foresee(const Model& model, const RunnerOptions& options);
+  // What this one took.
+  RunnerBytes bytes() const;
 
   // Runs one step: at most max_tokens tokens and max_outputs outputs. `observer` may be null.
   void Run(Batch& batch, Observer* observer = nullptr);
@@ -88,6 +102,8 @@ class Runner {
 
  private:
   Runner() = default;
+  Status Prepare(const Model& model, const RunnerOptions& options);
+  void BindOps(const Model& model);
   std::span<const float> Read(Value v) const;
   void Walk(ThreadSlot slot, const StepView& step, Observer* observer);
   const ThreadGovernor& Governor(int64_t n_tokens) const {
@@ -108,6 +124,7 @@ class Runner {
   ThreadGovernor token_threads_{1};  // of steps of one token
   ThreadGovernor batch_threads_{1};
   RunnerOptions options_;
+  std::vector<const KernelTable*> tables_;
   std::string_view isa_;
   const RowKernels* row_kernels_ = nullptr;
   int64_t vocab_ = 0;

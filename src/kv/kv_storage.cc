@@ -16,7 +16,6 @@ Result<KvStorage> KvStorage::Create(const KvLayout& layout, const PoolCounts& n_
     LUCID_CHECK(n_blocks[p] >= 0);
     std::vector<Buffer> slots;
     for (const int64_t page_bytes : layout.pools()[p].page_bytes) {
-      // A pool without blocks still gives its layers an address.
       const int64_t bytes = std::max<int64_t>(1, n_blocks[p]) * page_bytes;
       Result<Buffer> slot = Buffer::Allocate(static_cast<size_t>(bytes));
       if (!slot) {
@@ -47,6 +46,14 @@ Result<KvStorage> KvStorage::Create(const KvLayout& layout, const PoolCounts& n_
     storage.views_.push_back(view);
   }
   return storage;
+}
+
+int64_t KvStorage::BytesOf(const KvLayout& layout, const PoolCounts& n_blocks) {
+  int64_t bytes = 0;
+  for (size_t p = 0; p < layout.pools().size(); ++p) {
+    bytes += std::max<int64_t>(1, n_blocks[p]) * layout.pools()[p].block_bytes;
+  }
+  return bytes;
 }
 
 std::byte* KvStorage::SlotData(int32_t group, int32_t slot) const {

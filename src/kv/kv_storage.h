@@ -36,7 +36,9 @@ class KvStorage final : public KvMemory {
   KvView Layer(size_t layer) const { return views_[layer]; }
   const KvLayout& layout() const { return layout_; }
   const PoolCounts& n_blocks() const { return n_blocks_; }
-  int64_t bytes() const { return layout_.Bytes(n_blocks_); }
+  int64_t bytes() const { return BytesOf(layout_, n_blocks_); }
+  // What Create reserves: a pool without blocks still has one, which gives its layers an address.
+  static int64_t BytesOf(const KvLayout& layout, const PoolCounts& n_blocks);
 
   void CopyBlock(int32_t pool, int32_t from, int32_t to) override;
   void ReadBlock(int32_t pool, int32_t block, std::byte* bytes) const override;

@@ -50,23 +50,23 @@ Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOv
 namespace {
 
 // The steps after opening know tensors and keys, not the file: name it here.
-Status ReadModel(Model& model, const RopeOverrides& rope) {
+Status ReadModel(Model& model, const RopeOverrides& rope, Contents contents) {
   LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(*model.checkpoint, rope));
   model.arch = read.arch;
   model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
   LUCID_RETURN_IF_ERROR(VerifyPlan(model.plan));
-  LUCID_ASSIGN_OR_RETURN(model.weights,
-                         Weights::Load(model.plan, *model.arch, model.config, *model.checkpoint));
+  LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Load(model.plan, *model.arch, model.config,
+                                                      *model.checkpoint, contents));
   return {};
 }
 
 }  // namespace
 
-Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope) {
+Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope, Contents contents) {
   Model model;
   LUCID_ASSIGN_OR_RETURN(model.checkpoint, OpenCheckpoint(path));
-  const Status read = ReadModel(model, rope);
+  const Status read = ReadModel(model, rope, contents);
   if (!read) return Err(read.error().code, "{}: {}", path, read.error().message);
   return model;
 }

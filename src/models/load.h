@@ -13,7 +13,7 @@
 namespace lucid {
 
 struct Model {
-  std::unique_ptr<Checkpoint> checkpoint;  // the mapped files
+  std::unique_ptr<Checkpoint> checkpoint;  // the mapped files; none of an outline (outline.h)
   const ArchSpec* arch = nullptr;
   ModelConfig config;
   Plan plan;        // verified, not fused
@@ -30,6 +30,8 @@ Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOv
 
 // `path`: whatever OpenCheckpoint takes. Reads no weights: they are mapped, and read when first
 // used. `rope` changes how positions are rotated.
-Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope = {});
+// kNone reads none at all, also where weights must be copied: for counting.
+Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope = {},
+                        Contents contents = Contents::kRead);
 
 }  // namespace lucid

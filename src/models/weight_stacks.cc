@@ -175,7 +175,8 @@ Result<Buffer> StackMemory(const Shape& slot, DType dtype) {
 }
 
 Result<std::optional<Stack>> FindMxfp4(const Shape& slot, const std::string& name, Rows rows,
-                                       const ModelConfig& c, const Checkpoint& checkpoint) {
+                                       const ModelConfig& c, const Checkpoint& checkpoint,
+                                       Contents contents) {
   const TensorEntry* blocks = checkpoint.Find(name + "_blocks");
   const TensorEntry* scales = checkpoint.Find(name + "_scales");
   if (blocks == nullptr || scales == nullptr) return std::nullopt;
@@ -191,7 +192,7 @@ Result<std::optional<Stack>> FindMxfp4(const Shape& slot, const std::string& nam
       CheckShape(name + "_scales", scales->tensor, {slot[0].size, s.stored, in_row}));
   LUCID_ASSIGN_OR_RETURN(Buffer memory, StackMemory(slot, DType::kMXFP4));
   std::byte* out = memory.data();
-  for (int64_t i = 0; i < slot[0].size; ++i) {
+  for (int64_t i = 0; contents == Contents::kRead && i < slot[0].size; ++i) {
     for (int64_t r = 0; r < s.count; ++r, out += RowBytes(DType::kMXFP4, slot[2].size)) {
       const int64_t row = i * s.stored + s.first + r * s.step;
       CopyMxfp4(blocks->tensor.data + row * in_row * 16, scales->tensor.data + row * in_row, in_row,
@@ -231,8 +232,8 @@ Result<std::optional<Stored>> FindStored(const Shape& slot, const std::string& n
 
 Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& name,
                                        Transform transform, Rows rows, const ModelConfig& c,
-                                       const Checkpoint& checkpoint) {
-  if (transform == Transform::kMxfp4) return FindMxfp4(slot, name, rows, c, checkpoint);
+                                       const Checkpoint& checkpoint, Contents contents) {
+  if (transform == Transform::kMxfp4) return FindMxfp4(slot, name, rows, c, checkpoint, contents);
   LUCID_ASSIGN_OR_RETURN(const std::optional<Stored> stored,
                          FindStored(slot, name, transform, rows, c, checkpoint));
   if (!stored) return std::nullopt;
@@ -264,6 +265,7 @@ Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& nam
   LUCID_ASSIGN_OR_RETURN(Buffer memory, StackMemory(slot, dtype));
   std::byte* out = memory.data();
   for (const std::byte* part : stored->parts) {
+    if (contents == Contents::kNone) break;
     if (keys) {
       CopyKeys(matrix, part, s, dtype, out);
     } else if (transposed) {
@@ -277,7 +279,8 @@ Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& nam
 }
 
 Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string& name, Rows rows,
-                                           const ModelConfig& c, const Checkpoint& checkpoint) {
+                                           const ModelConfig& c, const Checkpoint& checkpoint,
+                                           Contents contents) {
   const TensorEntry* entry = checkpoint.Find(name);
   if (entry == nullptr) return std::nullopt;
   const Tensor& t = entry->tensor;
@@ -288,7 +291,7 @@ Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string&
   LUCID_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(floats * sizeof(float)));
   auto* out = reinterpret_cast<float*>(memory.data());
   std::vector<float> row(static_cast<size_t>(s.stored));
-  for (int64_t i = 0; i < slot[0].size; ++i) {
+  for (int64_t i = 0; contents == Contents::kRead && i < slot[0].size; ++i) {
     Info(t.dtype).decode(t.row(i), row.data(), s.stored);
     for (int64_t r = 0; r < s.count; ++r) *out++ = row[static_cast<size_t>(s.first + r * s.step)];
   }

@@ -12,6 +12,7 @@
 #include "format/checkpoint.h"
 #include "models/model_config.h"
 #include "models/names.h"
+#include "models/weights.h"
 #include "plan/dim.h"
 #include "tensor/tensor.h"
 
@@ -26,13 +27,14 @@ struct Stack {
 // The stack that a rule's tensor gives, whose name has "{}" where the file keeps every matrix by
 // itself. Matrices and parts of them that are contiguous in the file stay there; others are copied,
 // once. Nothing if the checkpoint lacks the tensor; kInvalidFile if it has another shape than
-// `slot` and the rule want, kUnsupported if its type cannot be used.
+// `slot` and the rule want, kUnsupported if its type cannot be used. `contents`: of copies.
 Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& tensor,
                                        Transform transform, Rows rows, const ModelConfig& c,
-                                       const Checkpoint& checkpoint);
+                                       const Checkpoint& checkpoint, Contents contents);
 
 // The biases of a stack, float32 [n, n_out]: as above.
 Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string& tensor, Rows rows,
-                                           const ModelConfig& c, const Checkpoint& checkpoint);
+                                           const ModelConfig& c, const Checkpoint& checkpoint,
+                                           Contents contents);
 
 }  // namespace lucid

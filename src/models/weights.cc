@@ -139,7 +139,7 @@ struct Filled {
 // Vectors and biases are float32 for every kernel. `slot`: [n], or [E, n] for the biases of
 // experts.
 Result<Filled> FillFloats(const Tensor& stored, const Source& source, const RowGroups& groups,
-                          const Shape& slot) {
+                          const Shape& slot, Contents contents) {
   Filled filled{stored, std::nullopt, {}};
   Tensor& tensor = filled.tensor;
   tensor.rank = slot.rank;
@@ -150,10 +150,13 @@ Result<Filled> FillFloats(const Tensor& stored, const Source& source, const RowG
     tensor.data = stored.data + groups.first * unit * static_cast<int64_t>(sizeof(float));
     return filled;
   }
-  std::vector<float> values(static_cast<size_t>(stored.elements()));
-  Info(stored.dtype).decode(stored.data, values.data(), stored.elements());
   const auto bytes = static_cast<size_t>(tensor.elements()) * sizeof(float);
   LUCID_ASSIGN_OR_RETURN(filled.owned, Buffer::Allocate(bytes));
+  tensor.data = filled.owned->data();
+  tensor.dtype = DType::kF32;
+  if (contents == Contents::kNone) return filled;
+  std::vector<float> values(static_cast<size_t>(stored.elements()));
+  Info(stored.dtype).decode(stored.data, values.data(), stored.elements());
   auto* const weight = reinterpret_cast<float*>(filled.owned->data());
   float* out = weight;
   for (int64_t g = 0; g < groups.groups; ++g) {
@@ -163,8 +166,6 @@ Result<Filled> FillFloats(const Tensor& stored, const Source& source, const RowG
   if (source.transform == Transform::kAddOne) {
     for (int64_t i = 0; i < tensor.elements(); ++i) weight[i] += 1.0f;
   }
-  tensor.data = filled.owned->data();
-  tensor.dtype = DType::kF32;
   return filled;
 }
 
@@ -184,7 +185,8 @@ void CopyTransposed(const Tensor& stored, const RowGroups& groups, std::byte* ou
 }
 
 // Matrices keep their type. Rows that follow each other stay in the file.
-Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups) {
+Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups,
+                          Contents contents) {
   const bool transposed = source.transform == Transform::kTranspose;
   if (transposed && Info(stored.dtype).block_elems != 1) {
     return Err(ErrorCode::kUnsupported, "tensor {} is stored transposed in blocks of {}",
@@ -198,6 +200,8 @@ Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowG
   if (!transposed && groups.groups == 1 && IsAligned(tensor)) return filled;
   LUCID_ASSIGN_OR_RETURN(filled.owned, Buffer::Allocate(static_cast<size_t>(tensor.bytes())));
   std::byte* out = filled.owned->data();
+  tensor.data = out;
+  if (contents == Contents::kNone) return filled;
   if (transposed) {
     CopyTransposed(stored, groups, out);
   } else {
@@ -206,7 +210,6 @@ Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowG
       out = std::copy_n(from, groups.count * stored.row_bytes(), out);
     }
   }
-  tensor.data = filled.owned->data();
   return filled;
 }
 
@@ -227,21 +230,22 @@ Error Misfit(const std::string& name, const Tensor& stored, const std::vector<in
 }
 
 Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
-                        const ValueInfo& slot) {
+                        const ValueInfo& slot, Contents contents) {
   if (slot.shape.rank == 1 || slot.name.ends_with(".bias")) {
-    return FillFloats(stored, source, groups, slot.shape);
+    return FillFloats(stored, source, groups, slot.shape, contents);
   }
-  return FillMatrix(stored, source, groups);
+  return FillMatrix(stored, source, groups, contents);
 }
 
 // Matrices and biases of experts, matrices of heads; nothing if the file lacks the source.
 Result<std::optional<Filled>> FillStack(const Source& source, const Shape& slot,
-                                        const ModelConfig& config, const Checkpoint& checkpoint) {
-  LUCID_ASSIGN_OR_RETURN(
-      std::optional<Stack> stack,
-      slot.rank == 3
-          ? FindStack(slot, source.tensor, source.transform, source.rows, config, checkpoint)
-          : FindStackBias(slot, source.tensor, source.rows, config, checkpoint));
+                                        const ModelConfig& config, const Checkpoint& checkpoint,
+                                        Contents contents) {
+  LUCID_ASSIGN_OR_RETURN(std::optional<Stack> stack,
+                         slot.rank == 3 ? FindStack(slot, source.tensor, source.transform,
+                                                    source.rows, config, checkpoint, contents)
+                                        : FindStackBias(slot, source.tensor, source.rows, config,
+                                                        checkpoint, contents));
   if (!stack) return std::nullopt;
   return Filled{stack->tensor, std::move(stack->owned), std::move(stack->parts)};
 }
@@ -274,7 +278,7 @@ std::string NamesOf(std::span<const Source> sources) {
 // The first source of a slot that the file has in the shape wanted. If there is none, the error
 // speaks of the first that is there in another shape, and of the names before it.
 Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConfig& config,
-                    const Checkpoint& checkpoint) {
+                    const Checkpoint& checkpoint, Contents contents) {
   const std::vector<Source> sources = SourcesOf(arch, checkpoint.format(), slot.name);
   if (sources.empty()) {
     return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
@@ -284,7 +288,7 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
   for (const Source& source : sources) {
     if (slot.shape.rank == 3 || (slot.shape.rank == 2 && slot.name.ends_with(".bias"))) {
       LUCID_ASSIGN_OR_RETURN(std::optional<Filled> stack,
-                             FillStack(source, slot.shape, config, checkpoint));
+                             FillStack(source, slot.shape, config, checkpoint, contents));
       if (!stack) continue;
       return *std::move(stack);
     }
@@ -302,7 +306,7 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
       continue;
     }
     LUCID_RETURN_IF_ERROR(CheckType(entry->tensor, source.tensor));
-    return FillFrom(entry->tensor, source, groups, slot);
+    return FillFrom(entry->tensor, source, groups, slot, contents);
   }
   if (misfit) return tl::unexpected<Error>(*misfit);
   return Err(ErrorCode::kInvalidFile, "tensor {} is missing", NamesOf(sources));
@@ -311,14 +315,14 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
 }  // namespace
 
 Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
-                              const Checkpoint& checkpoint) {
+                              const Checkpoint& checkpoint, Contents contents) {
   Weights weights;
   weights.tensors_.resize(plan.values.size());
   weights.parts_.resize(plan.values.size());
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
   weights.mapped_.assign(plan.values.size(), true);
   for (const Value v : plan.Weights()) {
-    LUCID_ASSIGN_OR_RETURN(Filled filled, Fill(plan.Info(v), arch, config, checkpoint));
+    LUCID_ASSIGN_OR_RETURN(Filled filled, Fill(plan.Info(v), arch, config, checkpoint, contents));
     const auto i = static_cast<size_t>(v.id);
     weights.tensors_[i] = filled.tensor;
     weights.dtypes_[i] = filled.tensor.dtype;
@@ -327,6 +331,42 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Mode
     if (filled.owned) weights.owned_.push_back(*std::move(filled.owned));
   }
   return weights;
+}
+
+Result<Weights> Weights::Outline(const Plan& plan, std::span<const DType> dtypes,
+                                 const FillFn& fill) {
+  Weights weights;
+  weights.tensors_.resize(plan.values.size());
+  weights.parts_.resize(plan.values.size());
+  weights.dtypes_.assign(dtypes.begin(), dtypes.end());
+  weights.mapped_.assign(plan.values.size(), true);
+  for (const Value v : plan.Weights()) {
+    const auto i = static_cast<size_t>(v.id);
+    const Shape& shape = plan.Info(v).shape;
+    Tensor& tensor = weights.tensors_[i];
+    tensor.rank = shape.rank;
+    for (int d = 0; d < shape.rank; ++d) tensor.shape[static_cast<size_t>(d)] = shape[d].size;
+    tensor.dtype = dtypes[i];
+    if (shape.rank == 3) weights.parts_[i].assign(static_cast<size_t>(shape[0].size), nullptr);
+    // Binding looks into vectors: rope factors become tables.
+    if (!fill && shape.rank > 1 && !plan.Info(v).name.ends_with(".bias")) continue;
+    LUCID_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(static_cast<size_t>(tensor.bytes())));
+    tensor.data = memory.data();
+    weights.mapped_[i] = false;
+    for (size_t n = 0; n < weights.parts_[i].size(); ++n) {
+      weights.parts_[i][n] =
+          memory.data() + static_cast<int64_t>(n) * tensor.bytes() / shape[0].size;
+    }
+    if (fill) fill(plan.Info(v), tensor, memory.data());
+    weights.owned_.push_back(std::move(memory));
+  }
+  return weights;
+}
+
+int64_t Weights::owned_bytes() const {
+  int64_t bytes = 0;
+  for (const Buffer& buffer : owned_) bytes += static_cast<int64_t>(buffer.size());
+  return bytes;
 }
 
 }  // namespace lucid

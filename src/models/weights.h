@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,13 +18,23 @@
 
 namespace lucid {
 
+// Whether copies of weights hold their numbers, or only take their place: enough to count with,
+// and no weight is read.
+enum class Contents : int8_t { kRead, kNone };
+
 class Weights {
  public:
   // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor
   // that is missing, has another shape than the plan declares, or a dtype no kernel can read. The
   // checkpoint must outlive the weights.
   static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
-                              const Checkpoint& checkpoint);
+                              const Checkpoint& checkpoint, Contents contents = Contents::kRead);
+  // Weights of these types (by value id; vectors are float32) without a checkpoint: what a model
+  // would be made of. Without `fill` only vectors have memory; it writes the numbers of a weight to
+  // `data`, which are zero before. kCapacity.
+  using FillFn = std::function<void(const ValueInfo& slot, const Tensor& weight, std::byte* data)>;
+  static Result<Weights> Outline(const Plan& plan, std::span<const DType> dtypes,
+                                 const FillFn& fill = {});
 
   // The tensor of a weight value of that plan.
   const Tensor& operator[](Value v) const { return tensors_[static_cast<size_t>(v.id)]; }
@@ -33,6 +45,8 @@ class Weights {
   }
   // Whether that tensor lies in the mapped file, else in memory of these weights.
   bool mapped(Value v) const { return mapped_[static_cast<size_t>(v.id)]; }
+  // Bytes of the copies.
+  int64_t owned_bytes() const;
   // By value id of the plan; kF32 for values that are no weights.
   const std::vector<DType>& dtypes() const { return dtypes_; }
 

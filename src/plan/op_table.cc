@@ -109,8 +109,14 @@ Workload Workload::OfPhase(Phase phase) const {
 int64_t Workload::AttendedPairs(int64_t window) const {
   int64_t pairs = 0;
   for (const SequenceSpan& s : sequences) {
-    for (int64_t p = s.start; p < s.start + s.count; ++p)
-      pairs += window > 0 ? std::min(p + 1, window) : p + 1;
+    const int64_t end = s.start + s.count;
+    if (!causal) {
+      pairs += s.count * (window > 0 ? std::min(end, window) : end);
+      continue;
+    }
+    // The first tokens see all before them, the others as much as the window.
+    const int64_t whole = window > 0 ? std::clamp<int64_t>(window - s.start, 0, s.count) : s.count;
+    pairs += whole * s.start + whole * (whole + 1) / 2 + (s.count - whole) * window;
   }
   return pairs;
 }

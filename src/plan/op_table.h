@@ -30,12 +30,15 @@ struct Workload {
   KvType v_type = KvType::kF16;
   int64_t kv_block_size = 32;            // positions; kivi2 packs whole blocks
   std::span<const DType> weight_dtypes;  // by value id
+  // False: every query counts with every key of its sequence that a window leaves, as papers count
+  // attention (the full square of a prompt).
+  bool causal = true;
 
   Sizes sizes() const;
   // Costs take a single token behind others for one that the model made, all others for given ones.
   static bool IsGenerated(const SequenceSpan& span);
   Workload OfPhase(Phase phase) const;  // the sequences whose tokens are of this phase
-  // Query-key pairs of all tokens under a causal mask with this window (0: none).
+  // Query-key pairs of all tokens with this window (0: none), under a causal mask if `causal`.
   int64_t AttendedPairs(int64_t window) const;
   // Keys that must be read at least once: per sequence, those any of its tokens attends to.
   int64_t KeysRead(int64_t window) const;

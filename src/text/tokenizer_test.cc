@@ -75,6 +75,8 @@ TEST_F(PublishedTokenizers, KnownQwenStrings) {
               ElementsAre(15364, 582, 3060, 6832, 15235, 13737, 13));
   EXPECT_THAT(qwen.Encode("def hello(name): return f\"hello {name}\""),
               ElementsAre(750, 23811, 3153, 1648, 470, 282, 1, 14990, 314, 606, 9863));
+  EXPECT_THAT(qwen.Encode("写一句关于秋天的诗。"),
+              ElementsAre(61443, 104670, 101888, 109127, 9370, 100045, 1773));
   EXPECT_THAT(qwen.Encode("AI Infra 🚀🔥"), ElementsAre(15469, 14921, 956, 11162, 248, 222, 144670));
 }
 

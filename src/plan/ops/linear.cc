@@ -49,6 +49,7 @@ Cost LinearCost(const Plan& plan, Value x, Value w, Value bias, const Workload& 
   const int64_t n_out = plan.Info(w).shape[0].size;
   const int64_t n_in = plan.Info(w).shape[1].size;
   Cost cost;
+  if (rows == 0) return cost;  // no logits are wanted: nothing is read
   cost.macs = rows * n_out * n_in;
   cost.flops = 2 * cost.macs + (bias.present() ? rows * n_out : 0);
   cost.weight_bytes = WeightBytes(plan, w, work) + WeightBytes(plan, bias, work);

@@ -4,10 +4,11 @@
 namespace lucid::ops {
 namespace {
 
-// A square and a sum, then a scale and a weight, per value; the root per group is not worth a line.
-constexpr int64_t kNormFlopsPerValue = 4;
+// A square and a sum, then a scale and a weight, per value, and one more for what a row shares
+// (mean, epsilon, root), as is customary.
+constexpr int64_t kNormFlopsPerValue = 5;
 // The same with a mean, a difference from it and a bias.
-constexpr int64_t kLayerNormFlopsPerValue = 7;
+constexpr int64_t kLayerNormFlopsPerValue = 8;
 
 Result<Shape> NormShape(const Plan& plan, const Op& op, const ValueInfo& x, Value weight,
                         const NormAttrs& norm) {

@@ -6,6 +6,7 @@ namespace {
 
 // 4 multiplications and 2 additions per rotated pair.
 constexpr int64_t kRopeFlopsPerPair = 6;
+constexpr int64_t kNormFlopsPerValue = 5;  // as CostRmsNorm
 
 Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Value factors,
                         const RopeAttrs& rope) {
@@ -62,7 +63,8 @@ Shapes InferNormRope(const Plan& plan, const Op& op) {
 Cost CostNormRope(const Plan& plan, const Op& op, const Workload& work) {
   const auto& attrs = std::get<NormRopeAttrs>(op.attrs);
   Cost cost;
-  cost.flops = 4 * Elements(In(plan, op, 0), work) + RopeFlops(In(plan, op, 0), attrs.rope, work);
+  cost.flops = kNormFlopsPerValue * Elements(In(plan, op, 0), work) +
+               RopeFlops(In(plan, op, 0), attrs.rope, work);
   cost.weight_bytes = WeightBytes(plan, op.inputs[1], work);
   cost.activation_bytes = 2 * Bytes(In(plan, op, 0), work);
   return cost;

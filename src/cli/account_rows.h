@@ -1,0 +1,42 @@
+// The rows of a ledger as people read them: equal ops of all layers in one, numbers with units.
+// Used by the table and the page of `lucid account`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/study.h"
+
+namespace lucid::cli {
+
+struct AccountRow {
+  std::string name;   // "blk.*.attn_q", with `full` "blk.0.attn_q"
+  int64_t count = 1;  // of layers
+  std::string shape;  // of one of them: "[T, 4096]"
+  std::string weights;
+  Part part = Part::kHead;
+  Cost cost;  // of all
+  int64_t square_flops = 0;
+  OpTime time;
+
+  int64_t memory_bytes() const {
+    return cost.weight_bytes + cost.kv_read_bytes + cost.kv_write_bytes;
+  }
+};
+
+// Ops without any cost in this phase are left out. `full`: every op by itself.
+std::vector<AccountRow> AccountRows(const PhaseStudy& phase, bool full);
+
+// 1234567 -> "1.23 MB", powers of 1000: B, kB, MB, GB, TB.
+std::string Bytes(double bytes);
+// 1234567 -> "1.23 MFLOP".
+std::string Flops(double flops);
+// 0.00123 -> "1.23 ms".
+std::string Seconds(double seconds);
+// 1234567 -> "1,234,567".
+std::string Thousands(int64_t number);
+// "memory" or "compute"; "-" where neither takes any time.
+std::string_view Bound(const OpTime& time);
+
+}  // namespace lucid::cli
