@@ -10,8 +10,9 @@ order A B B A A B B A ... The value of a leg is the median of its repetitions. l
 keeps what is faster; those legs and one of Lucid are thrown away. Printed are the median of each side's legs, the median
 of the ratios of the pairs, and the 95 % interval of that median (bootstrap over pairs).
 
-Run it on a machine that does nothing else; what the hypervisor and other processes took while legs ran is printed too, and
-with --max-disturbance a pair that lost more is measured again. 'lucid limits' beforehand makes Lucid's legs a second shorter.
+Run it on a machine that does nothing else. What the hypervisor and other processes took while legs ran is printed too: a
+pair that lost more than --max-disturbance is measured again, as often as there are pairs; where that was not enough, the row
+is marked with a !. Fewer than three pairs have no interval. 'lucid limits' beforehand makes Lucid's legs a second shorter.
 """
 import argparse
 import dataclasses
@@ -21,12 +22,17 @@ import pathlib
 import random
 import resource
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESAMPLES = 10_000
+LEAST_FOR_INTERVAL = 3  # of one or two pairs, the interval would only be their range
+# Types of the cache that both sides have: Lucid's name and the peer's. int8 and q8_0 are both a byte a value, with a float16
+# scale for 32 of them.
+KV_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "int8": "q8_0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +59,9 @@ def interval(ratios, seed=1, resamples=RESAMPLES):
 
 
 def summary(pairs):
-    """Of (ours, theirs) pairs: both medians, the median ratio of a pair, and its interval."""
+    """Of (ours, theirs) pairs: both medians, the median ratio of a pair, and its interval, None of too few."""
     ratios = [ours / theirs for ours, theirs in pairs]
-    low, high = interval(ratios)
+    low, high = interval(ratios) if len(ratios) >= LEAST_FOR_INTERVAL else (None, None)
     return {"ours": statistics.median(ours for ours, _ in pairs), "peer": statistics.median(theirs for _, theirs in pairs),
             "ratio": statistics.median(ratios), "low": low, "high": high, "ratios": ratios}
 
@@ -121,11 +127,12 @@ def lucid_command(args, test):
     tokens = ["-p", test.prompt, "-n", test.generated, "-d", test.depth]
     batch = ["--batch", test.sequences] if test.sequences else []
     return [args.lucid, "bench", "-m", args.model, "-t", args.threads, *tokens, *batch, "-r", args.repetitions,
-            "--kv", args.kv, "-o", "json", *shlex.split(args.lucid_flags)]
+            "--kv", args.kv, "-o", "json", *args.lucid_flags]
 
 
 def peer_command(args, test, repack):
-    common = ["-m", args.model, "-t", args.threads, "-ctk", args.kv, "-ctv", args.kv, *shlex.split(args.peer_flags)]
+    kv = KV_TYPES[args.kv]
+    common = ["-m", args.model, "-t", args.threads, "-ctk", kv, "-ctv", kv, *args.peer_flags]
     if not test.sequences:
         return [args.peer, *common, "-fa", 1, "-p", test.prompt, "-n", test.generated, "-d", test.depth, "-r", args.repetitions,
                 "--repack", repack, "-o", "json"]
@@ -181,6 +188,7 @@ def compare(args, test):
         say(f"  {len(pairs)}/{args.pairs}: {pairs[-1][0]:.2f} against {pairs[-1][1]:.2f} tok/s")
     result = {"test": test.name(), **dataclasses.asdict(test), **summary(pairs), "pairs": pairs, "peer_repack": repack,
               "disturbance_percent": statistics.median(lost), "disturbed_and_repeated": args.pairs - extra,
+              "disturbed_pairs": sum(disturbed > args.max_disturbance > 0 for disturbed in lost),
               "lucid_command": shlex.join(map(str, lucid_command(args, test))),
               "peer_command": shlex.join(map(str, peer_command(args, test, repack)))}
     for key in ("isa", "numerics", "cpu_info", "model_type", "build_commit"):
@@ -198,9 +206,13 @@ def markdown(args, results):
              "| test | Lucid, tok/s | llama.cpp, tok/s | ratio | 95 % interval | of the machine's limit | kernels | numerics | --repack | others had |",
              "| --- | ---: | ---: | ---: | --- | ---: | --- | --- | ---: | ---: |"]
     for r in results:
+        between = "-" if r["low"] is None else f"{r['low']:.2f} to {r['high']:.2f}"
+        mark = " !" if r["disturbed_pairs"] else ""
         limit = "-" if r["limit_fraction"] is None else f"{r['limit_fraction'] * 100:.0f} %"
-        lines.append(f"| {r['test']} | {r['ours']:.2f} | {r['peer']:.2f} | **{r['ratio']:.2f}** | {r['low']:.2f} to {r['high']:.2f} | "
-                     f"{limit} | {r['isa']} | {r['numerics']} | {r['peer_repack']} | {r['disturbance_percent']:.1f} % |")
+        lines.append(f"| {r['test']} | {r['ours']:.2f} | {r['peer']:.2f} | **{r['ratio']:.2f}** | {between} | "
+                     f"{limit} | {r['isa']} | {r['numerics']} | {r['peer_repack']} | {r['disturbance_percent']:.1f} %{mark} |")
+    if any(r["disturbed_pairs"] for r in results):
+        lines += ["", f"!: some pairs lost more than {args.max_disturbance:g} % to others, as often as they were measured"]
     return "\n".join(lines)
 
 
@@ -212,32 +224,64 @@ def tests_of(args):
     return [test for test in tests if test.prompt or test.generated]
 
 
-def parse(arguments):
-    def numbers(text):
-        return [int(item) for item in text.split(",")]
+# Flags: each turns the text of one into its value, or says why not.
 
-    def positive(text):
-        if int(text) < 1:
-            raise argparse.ArgumentTypeError("must be at least 1")
+def at_least(least):
+    def number(text):
+        if not text.strip().removeprefix("-").isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
         return int(text)
+    return number
 
+
+def list_at_least(least):
+    return lambda text: [at_least(least)(item) for item in text.split(",")]
+
+
+def percent(text):
+    try:
+        if 0 <= float(text) < float("inf"):
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 0")
+
+
+def words(text):
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+
+def kv_type(text):
+    """Lucid's name of a type, given by either side's."""
+    for ours, theirs in KV_TYPES.items():
+        if text in (ours, theirs):
+            return ours
+    raise argparse.ArgumentTypeError(f"{text!r} is no type that both sides have: {', '.join(KV_TYPES)}")
+
+
+def parse(arguments):
+    positive = at_least(1)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", metavar="LLAMA_BENCH")
     parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("-p", "--prompts", type=numbers, default=[512], help="prompt tokens, a list; 0: none")
-    parser.add_argument("-n", "--gens", type=numbers, default=[128], help="generated tokens, a list; 0: none")
-    parser.add_argument("-d", "--depths", type=numbers, default=[0], help="tokens in the cache before, a list")
+    parser.add_argument("-p", "--prompts", type=list_at_least(0), default=[512], help="prompt tokens, a list; 0: none")
+    parser.add_argument("-n", "--gens", type=list_at_least(0), default=[128], help="generated tokens, a list; 0: none")
+    parser.add_argument("-d", "--depths", type=list_at_least(0), default=[0], help="tokens in the cache before, a list")
     parser.add_argument("-t", "--threads", type=positive, default=2)
     parser.add_argument("-r", "--repetitions", type=positive, default=3, help="of a leg")
     parser.add_argument("--pairs", type=positive, default=9)
-    parser.add_argument("--kv", default="f16", help="type of the cache, as both sides name it")
-    parser.add_argument("--batched", type=numbers, metavar="B,...", help="batched decode of so many sequences instead")
+    parser.add_argument("--kv", type=kv_type, default="f16", help="type of the cache: f32, f16, bf16, int8 (the peer's q8_0)")
+    parser.add_argument("--batched", type=list_at_least(1), metavar="B,...", help="batched decode of so many sequences instead")
     parser.add_argument("--npp", type=positive, default=128, help="with --batched: tokens of each prompt")
     parser.add_argument("--ntg", type=positive, default=64, help="with --batched: tokens that each sequence generates")
-    parser.add_argument("--max-disturbance", type=float, default=0, metavar="PERCENT", help="repeat pairs that lost more; 0: none")
+    parser.add_argument("--max-disturbance", type=percent, default=5, metavar="PERCENT",
+                        help="repeat pairs that lost more, and mark rows; 0: neither (default: 5)")
     parser.add_argument("--lucid", default=str(ROOT / "build" / "release" / "lucid"))
-    parser.add_argument("--lucid-flags", default="", help="more flags of lucid bench, as one argument")
-    parser.add_argument("--peer-flags", default="", help="more flags of the peer")
+    parser.add_argument("--lucid-flags", type=words, default=[], help="more flags of lucid bench, as one argument")
+    parser.add_argument("--peer-flags", type=words, default=[], help="more flags of the peer")
     parser.add_argument("-o", "--output", choices=("md", "json"), default="md")
     args = parser.parse_args(arguments)
     if not tests_of(args):
@@ -248,6 +292,9 @@ def parse(arguments):
 def main(arguments=None):
     args = parse(arguments)
     try:
+        for program in (args.lucid, batched_peer(args.peer) if args.batched else args.peer):
+            if shutil.which(program) is None:
+                raise Failed(f"there is no program {program}")
         results = [compare(args, test) for test in tests_of(args)]
     except Failed as error:
         print(f"compare: {error}", file=sys.stderr)

@@ -11,26 +11,32 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 FOLDERS = ("src", "fuzz", "tests", "bench", "python", "scripts")
 SUFFIXES = (".h", ".cc", ".py", ".sh")
-# Line starts at column 0 with a name and an opening parenthesis: a function outside any class.
-FUNCTION = re.compile(r"^[A-Za-z_][\w:<>,&*\s\[\]]*?([A-Za-z_~][\w:~]*)\(")
+# A name and an opening parenthesis, after types alone: what begins a function outside of any other.
+FUNCTION = re.compile(r"[A-Za-z_][\w:<>,&*\s\[\]]*?([A-Za-z_~][\w:~]*)\(")
+NO_FUNCTIONS = ("namespace", "struct", "class", "enum", "union")
+COMMENT = re.compile(r"\s*//.*$")
 
 
 def long_functions(lines):
-    """Yields (line, name, length) of C++ functions whose body closes with a brace at column 0."""
-    start = None  # the line and name of a function that has begun
+    """Yields (line, name, length) of C++ functions and methods, whose bodies close where their first line begins."""
+    start = None  # the line, name and indentation of a function that has begun
     has_body = False
     for number, line in enumerate(lines, 1):
-        match = FUNCTION.match(line)
-        if match and not line.startswith(("namespace", "struct", "class", "enum", "union")):
-            start, has_body = (number, match[1]), False
-        if line.startswith("}") and start:
+        code = COMMENT.sub("", line).rstrip()
+        if start is None:
+            text = code.lstrip()
+            match = FUNCTION.match(text)
+            if not match or text.startswith(NO_FUNCTIONS):
+                continue
+            start, has_body = (number, match[1], line[:len(code) - len(text)]), False
+        elif has_body and code.startswith(start[2] + "}"):
             length = number - start[0] + 1
             if length > MAX_FUNCTION_LINES:
                 yield start[0], start[1], length
             start = None
-        end = line.rstrip()[-1:]
-        has_body = has_body or end == "{"
-        if end in (";", "}") and not has_body:
+            continue
+        has_body = has_body or code.endswith("{")
+        if not has_body and code.endswith((";", "}")):
             start = None  # a declaration, which may go over several lines, or a body on one line
 
 

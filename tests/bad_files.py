@@ -87,6 +87,7 @@ def main():
     sanitized = b"libasan" in libraries
     sweep = Sweep(binary)
     with tempfile.TemporaryDirectory() as temp:
+        os.environ["LUCID_HOME"] = os.path.join(temp, "home")  # packed weights go there, not to the user's
         gguf = make(shared, "make_bad_gguf.py", os.path.join(temp, "gguf"))
         safetensors = make(shared, "make_bad_safetensors.py", os.path.join(temp, "safetensors"))
         for path, expect in gguf + safetensors:

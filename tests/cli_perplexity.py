@@ -14,16 +14,23 @@ MODELS = {name: e2e.stored_model(name) for name in FLOAT_PPL} if WIKI.exists() e
 
 
 class Published(Case):
-    def test_figures_and_distance_of_the_default_numerics(self):
+    def setUp(self):
         if not WIKI.exists():
             self.skipTest(f"there is no {WIKI}")
+
+    def test_figures_and_distance_of_the_default_numerics_and_of_fast(self):
         for name, wanted in FLOAT_PPL.items():
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 base = pathlib.Path(folder) / "base.lkl"
                 chunks = 16 if name == "smollm2" else 4
                 args = ["perplexity", "-m", MODELS[name], "-f", WIKI, "-c", 512, "--json", "--chunks", chunks]
                 exact = self.ok(*args, "--numerics", "float", "--kv", "f32", "--save-base", base).json()
-                got = self.ok("perplexity", "-m", MODELS[name], "-f", WIKI, "--kl-base", base, "--json").json()
+                # With the default cache, float16.
+                against = ["perplexity", "-m", MODELS[name], "-f", WIKI, "--kl-base", base, "--json"]
+                got, fast = self.ok(*against).json(), self.ok(*against, "--numerics", "fast").json()
+                for row in (got, fast):
+                    print(f"{name}, {row['tokens']} tokens, --numerics {row['numerics']}: mean KL divergence {row['kld_mean']:.6f}, "
+                          f"same top token {100 * row['same_top1']:.2f} %")
                 if chunks == 16:
                     self.assertAlmostEqual(exact["perplexity"], wanted, delta=0.0005 * wanted)
                     self.assertAlmostEqual(exact["stderr"], 1.3690, delta=0.002)
@@ -32,6 +39,17 @@ class Published(Case):
                 self.assertAlmostEqual(got["base_perplexity"], exact["perplexity"], delta=1e-6)
                 self.assertLess(got["kld_mean"], 0.001)
                 self.assertGreater(got["same_top1"], 0.97)
+                self.assertLess(fast["kld_mean"], 0.016)
+                self.assertGreater(fast["same_top1"], 0.9)
+
+    def test_float_numerics_are_those_of_the_reference(self):
+        with tempfile.NamedTemporaryFile(suffix=".lkl") as base:
+            args = ["perplexity", "-m", MODELS["smollm2"], "-f", WIKI, "--json", "--kv", "f32"]
+            exact = self.ok(*args, "-c", 512, "--chunks", 1, "--backend", "reference", "--save-base", base.name).json()
+            got = self.ok(*args, "--kl-base", base.name, "--numerics", "float").json()
+            self.assertEqual(exact["backend"], "reference")
+            self.assertAlmostEqual(got["perplexity"], exact["perplexity"], delta=1e-4 * exact["perplexity"])
+            self.assertLess(got["kld_mean"], 1e-5)  # the file keeps 16 bits of a probability
 
 
 class Stories(Case):

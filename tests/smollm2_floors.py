@@ -6,6 +6,7 @@ These are limits far below what is measured on a quiet machine (bench/speed.py m
 so that a busy machine does not fail them.
 """
 import os
+import pathlib
 import statistics
 import subprocess
 import time
@@ -31,12 +32,12 @@ class Floors(e2e.Case):
         self.assertLess(min(load), 0.3)
 
     def test_demo_repeated(self):
-        environment = {**os.environ, "LUCID_HOME": STORE} if STORE else {k: v for k, v in os.environ.items() if k != "LUCID_HOME"}
+        # The user's models, but a home of its own: packed weights go there.
+        os.symlink(pathlib.Path(MODEL).parents[1], pathlib.Path(os.environ["LUCID_HOME"]) / "models")
         delays = []
         for attempt in range(TRIES):
             started = time.monotonic()
-            with subprocess.Popen(["bash", str(DEMO), "Say hello."], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  env=environment) as demo:
+            with subprocess.Popen(["bash", str(DEMO), "Say hello."], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
                 first = demo.stdout.read(1)
                 delay = time.monotonic() - started
                 demo.stdout.read()
@@ -50,6 +51,5 @@ class Floors(e2e.Case):
         self.assertLess(min(delays), 1.0)
 
 
-STORE = os.environ.get("LUCID_HOME")
 MODEL = e2e.stored_model("smollm2")
 e2e.main(need_shared=False)
