@@ -132,13 +132,16 @@ class Plan(e2e.Case):
 
         with tempfile.TemporaryDirectory(prefix="lucid-e2e-") as folder:
             path = pathlib.Path(folder) / "config.json"
-            for key, dtype in (("bfloat16", "BF16"), ("float16", "F16"), (None, None)):
+            for key, dtype in (("bfloat16", "BF16"), ("float16", "F16"), (None, "F32")):
                 path.write_text(json.dumps({**config, "torch_dtype": key, "dtype": key}), encoding="utf-8")
                 for model in (path, folder):
                     alone = self.ok("plan", model, "--format", "json").json()
                     self.assertEqual([op["name"] for op in alone["ops"]], [op["name"] for op in whole["ops"]])
                     self.assertEqual(set(matrices(alone)), {dtype})
             self.ok("plan", path, "--fused", "--format", "html")
+            typed = self.ok("plan", path, "--type", "q8_0", "--format", "json").json()
+            self.assertIn("Q8_0", matrices(typed))
+            self.assertIn("there are no weights of type 'q9'", self.fails(1, "plan", path, "--type", "q9"))
             path.write_text(json.dumps({**config, "architectures": ["MambaForCausalLM"]}), encoding="utf-8")
             self.assertIn("'MambaForCausalLM' is not supported", self.fails(1, "plan", path))
             path.write_text("[]", encoding="utf-8")

@@ -27,6 +27,7 @@ struct Flags {
   std::string format = "text";
   std::string trace_back;
   std::string layers;
+  std::string type;
   int64_t prompt = 10;
   int64_t batch = 1;
   int64_t context = 0;  // 0: what the phase needs
@@ -78,7 +79,8 @@ Status Run(const Flags& flags) {
   if (!flags.layers.empty()) {
     LUCID_ASSIGN_OR_RETURN(options.layers, ParseLayers(flags.layers));
   }
-  LUCID_ASSIGN_OR_RETURN(PlanDescription described, DescribePlan(path, flags.rope, flags.fused));
+  LUCID_ASSIGN_OR_RETURN(PlanDescription described,
+                         DescribePlan(path, flags.type, flags.rope, flags.fused));
   options.weight_dtypes = std::move(described.weight_dtypes);
   LUCID_ASSIGN_OR_RETURN(const Graph graph, MakeGraph(described.plan, std::move(options)));
   const GraphHeading heading{.model = flags.model, .fused = flags.fused};
@@ -132,6 +134,9 @@ void AddPlanCommand(CLI::App& root, CommandContext& context) {
       ->add_option("-c,--ctx-size", flags->context,
                    "key positions of a sequence; without it, as many as the step needs")
       ->check(CLI::Range(int64_t{1}, kMostTokens));
+  command->add_option("--type", flags->type,
+                      "weights as of this type: f16, q8_0, q4_k_m, ...; without it, as the model "
+                      "has them");
   AddRopeFlags(*command, flags->rope);
   command->callback([flags, model, &context] {
     // Not required(): its message would name the flag alone.

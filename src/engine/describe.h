@@ -18,13 +18,13 @@ Result<std::vector<std::string>> DescribePositions(const std::string& path,
 
 struct PlanDescription {
   Plan plan;
-  // By value id: the types that weights have once loaded; empty where that is not known.
-  std::vector<DType> weight_dtypes;
+  std::vector<DType> weight_dtypes;  // by value id: the types that weights have once loaded
 };
 
-// The plan of the model at `path`, as declared or as it runs (`fused`). A config.json will do, or a
-// folder with no more of a model than that. Errors as LoadModel.
-Result<PlanDescription> DescribePlan(const std::string& path, const RopeOverrides& rope,
-                                     bool fused);
+// The plan of the model at `path`, as declared or as it runs (`fused`), from headers alone. A
+// config.json will do; `type` is what its weights would be ("q8_0", "q4_k_m"), "" what it says.
+// Errors as LoadHeaders.
+Result<PlanDescription> DescribePlan(const std::string& path, const std::string& type,
+                                     const RopeOverrides& rope, bool fused);
 
 }  // namespace lucid

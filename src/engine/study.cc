@@ -1,7 +1,6 @@
 #include "engine/study.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -15,37 +14,6 @@ namespace {
 
 // Where nothing is said.
 constexpr int64_t kUsualContext = 4096, kUsualPrompt = 512;
-
-// A config.json, or a folder that has one and no weights beside it.
-std::string ConfigOnly(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    for (fs::directory_iterator it(path, ignored), end; !ignored && it != end;
-         it.increment(ignored)) {
-      const std::string extension = it->path().extension().string();
-      if (extension == ".safetensors" || extension == ".gguf") return "";
-    }
-    return fs::exists(path + "/config.json", ignored) ? path + "/config.json" : "";
-  }
-  return path.ends_with(".json") && !path.ends_with(".index.json") ? path : "";
-}
-
-Status LoadStudied(const StudyOptions& options, Study& study) {
-  const std::string config = ConfigOnly(options.engine.model);
-  study.outline = !config.empty();
-  if (study.outline) {
-    LUCID_ASSIGN_OR_RETURN(study.model, OutlineModel(config, options.type, options.engine.rope));
-    return {};
-  }
-  LUCID_ASSIGN_OR_RETURN(study.model,
-                         LoadModel(options.engine.model, options.engine.rope, Contents::kNone));
-  if (options.type.empty()) return {};
-  LUCID_ASSIGN_OR_RETURN(const std::vector<DType> types,
-                         TypesOfMix(study.model.plan, study.model.config, options.type));
-  LUCID_ASSIGN_OR_RETURN(study.model.weights, Weights::Outline(study.model.plan, types));
-  return {};
-}
 
 // The types of the matrices, those with most bytes first.
 std::vector<DType> MatrixTypes(const std::vector<LedgerWeight>& weights) {
@@ -145,7 +113,9 @@ Status CheckSizes(const Study& study) {
 
 Result<Study> MakeStudy(const StudyOptions& options) {
   Study study;
-  LUCID_RETURN_IF_ERROR(LoadStudied(options, study));
+  LUCID_ASSIGN_OR_RETURN(study.model,
+                         LoadHeaders(options.engine.model, options.type, options.engine.rope));
+  study.outline = study.model.checkpoint == nullptr;
   EngineConfig config = options.engine;
   if (config.context == 0) {
     config.context = std::min(kUsualContext, study.model.config.context_length);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -157,6 +158,21 @@ Status ReadOutline(Model& model, const Json& config, const RopeOverrides& rope) 
   return VerifyPlan(model.plan);
 }
 
+// A config.json, or a folder that has one and no weights beside it.
+std::string ConfigOnly(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    for (fs::directory_iterator it(path, ignored), end; !ignored && it != end;
+         it.increment(ignored)) {
+      const std::string extension = it->path().extension().string();
+      if (extension == ".safetensors" || extension == ".gguf") return "";
+    }
+    return fs::exists(path + "/config.json", ignored) ? path + "/config.json" : "";
+  }
+  return path.ends_with(".json") && !path.ends_with(".index.json") ? path : "";
+}
+
 }  // namespace
 
 Result<std::vector<DType>> TypesOfMix(const Plan& plan, const ModelConfig& config,
@@ -195,6 +211,18 @@ Result<Model> OutlineModel(const std::string& path, std::string_view mix,
   LUCID_ASSIGN_OR_RETURN(const std::vector<DType> types,
                          mix.empty() ? PublishedTypes(model.plan, config, path)
                                      : TypesOfMix(model.plan, model.config, mix));
+  LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Outline(model.plan, types));
+  return model;
+}
+
+Result<Model> LoadHeaders(const std::string& path, std::string_view mix,
+                          const RopeOverrides& rope) {
+  if (const std::string config = ConfigOnly(path); !config.empty()) {
+    return OutlineModel(config, mix, rope);
+  }
+  LUCID_ASSIGN_OR_RETURN(Model model, LoadModel(path, rope, Contents::kNone));
+  if (mix.empty()) return model;
+  LUCID_ASSIGN_OR_RETURN(const std::vector<DType> types, TypesOfMix(model.plan, model.config, mix));
   LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Outline(model.plan, types));
   return model;
 }

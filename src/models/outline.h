@@ -26,4 +26,10 @@ Result<std::vector<DType>> TypesOfMix(const Plan& plan, const ModelConfig& confi
 Result<Model> OutlineModel(const std::string& path, std::string_view mix,
                            const RopeOverrides& rope = {});
 
+// The model at `path` for looking at: a config.json, or a folder with one and no weights beside it,
+// as OutlineModel; all else as LoadModel, whose weights have types and no numbers. With a `mix` the
+// weights have its types, whatever the file has.
+Result<Model> LoadHeaders(const std::string& path, std::string_view mix,
+                          const RopeOverrides& rope = {});
+
 }  // namespace lucid
