@@ -22,6 +22,7 @@ void AddBenchCommand(CLI::App& root, CommandContext& context);
 void AddAccountCommand(CLI::App& root, CommandContext& context);
 void AddLimitsCommand(CLI::App& root, CommandContext& context);
 void AddPackCommand(CLI::App& root, CommandContext& context);
+void AddConvertCommand(CLI::App& root, CommandContext& context);
 void AddPullCommand(CLI::App& root, CommandContext& context);
 void AddModelsCommand(CLI::App& root, CommandContext& context);
 void AddShowCommand(CLI::App& root, CommandContext& context);

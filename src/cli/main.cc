@@ -117,6 +117,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddLimitsCommand(root, context);
   AddAccountCommand(root, context);
   AddPackCommand(root, context);
+  AddConvertCommand(root, context);
   AddPullCommand(root, context);
   AddModelsCommand(root, context);
   AddShowCommand(root, context);

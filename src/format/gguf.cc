@@ -108,6 +108,17 @@ Result<std::unique_ptr<GgufFile>> GgufFile::FromBytes(std::span<const std::byte>
   return file;
 }
 
+Result<std::unique_ptr<GgufFile>> GgufFile::Outline(std::vector<GgufEntry> metadata,
+                                                    std::vector<TensorEntry> tensors,
+                                                    std::string name) {
+  std::unique_ptr<GgufFile> file(new GgufFile);
+  file->paths_.push_back(std::move(name));
+  file->metadata_ = std::move(metadata);
+  file->tensors_ = std::move(tensors);
+  LUCID_RETURN_IF_ERROR(file->BuildIndex());
+  return file;
+}
+
 Status GgufFile::OpenParts(const std::string& path, int64_t index, int64_t count) {
   LUCID_ASSIGN_OR_RETURN(const std::vector<std::string> paths, PartPaths(path, index, count));
   int64_t promised = -1;  // tensors of all parts, where the first part says it

@@ -68,6 +68,11 @@ class GgufFile final : public Checkpoint {
   // The same for one file in memory, which must outlive the result; `name` stands for it in errors.
   static Result<std::unique_ptr<GgufFile>> FromBytes(std::span<const std::byte> bytes,
                                                      std::string name);
+  // A file that is not written yet, as its readers will see it; what the arguments view must
+  // outlive the result. Tensors whose numbers nobody reads may lack their data.
+  static Result<std::unique_ptr<GgufFile>> Outline(std::vector<GgufEntry> metadata,
+                                                   std::vector<TensorEntry> tensors,
+                                                   std::string name);
 
   Format format() const override { return Format::kGguf; }
   std::span<const TensorEntry> tensors() const override { return tensors_; }

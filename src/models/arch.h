@@ -17,6 +17,8 @@
 
 namespace lucid {
 
+class GgufKeyWriter;
+
 struct ArchSpec {
   std::string_view name;               // "llama"
   std::string_view gguf;               // GGUF general.architecture; "" where there is none
@@ -27,6 +29,12 @@ struct ArchSpec {
   // Of the names below; files that were saved without the head of the model lack it.
   std::string_view hf_prefix = {};
   std::array<NameTable, 6> hf_names;  // searched in order
+  // For writing GGUF files (gguf_export.h): the architecture that they name, where `gguf` is empty;
+  // keys besides those that follow from ModelConfig for all; slots whose tensors have names of
+  // their own.
+  std::string_view gguf_as = {};
+  void (*to_gguf)(const ModelConfig& c, GgufKeyWriter& keys) = nullptr;
+  NameTable gguf_names = {};
   Value (*embed)(Builder& b, const ModelConfig& c);
   Value (*block)(Builder& b, const ModelConfig& c, int layer, Value x);
   Value (*head)(Builder& b, const ModelConfig& c, Value x);

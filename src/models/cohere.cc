@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -16,6 +17,16 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   if (file.Find("blk.0.attn_q_norm.weight") != nullptr) c.qk_norm = QkNorm::kOwnHeads;
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+// llama.cpp looks for the norms of q and k in the largest model only.
+constexpr int64_t kLayersWithQkNorm = 64;
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  keys.Float("logit_scale", c.logit_scale);
+  if (c.qk_norm != QkNorm::kNone && c.n_layers < kLayersWithQkNorm) {
+    keys.Note("llama.cpp cannot load the file: it expects norms of q and k from 64 layers on only");
+  }
 }
 
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
@@ -57,6 +68,7 @@ extern const ArchSpec kCohere = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {kQkNorms, names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

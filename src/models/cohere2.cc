@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -40,6 +41,10 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   return c;
 }
 
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  keys.Float("logit_scale", c.logit_scale);
+}
+
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   HfConfigReader h(config);
   ModelConfig c = ReadHfCommon(h, "cohere2",
@@ -74,6 +79,7 @@ extern const ArchSpec kCohere2 = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

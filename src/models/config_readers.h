@@ -63,6 +63,10 @@ ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle styl
 // layer has none"; `absent` is that n where the file does not say.
 std::vector<bool> ReadGgufSlidingLayers(GgufHparams& h, const ModelConfig& c, int64_t absent);
 
+// Windows of architectures without a pattern of their own: every layer has
+// attention.sliding_window, unless the file has a pattern.
+void ReadGgufWindows(GgufHparams& h, ModelConfig& c);
+
 // Keys of a config.json. An absent or null key gives the fallback: the default of the Hugging Face
 // config class.
 class HfConfigReader {

@@ -252,6 +252,12 @@ std::vector<bool> ReadGgufSlidingLayers(GgufHparams& h, const ModelConfig& c, in
   return sliding;
 }
 
+void ReadGgufWindows(GgufHparams& h, ModelConfig& c) {
+  const int64_t window = h.IntOr("attention.sliding_window", 0);
+  const std::vector<bool> sliding = ReadGgufSlidingLayers(h, c, /*absent=*/0);
+  for (size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = sliding[i] ? window : 0;
+}
+
 void SetLayers(ModelConfig& c, const RopeSpec& rope, int64_t window) {
   if (c.n_layers <= 0 || c.n_layers > 4096) return;  // ValidateConfig says so
   c.layers.assign(static_cast<size_t>(c.n_layers), LayerConfig{.window = window, .rope = rope});

@@ -7,6 +7,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/mla.h"
 #include "models/moe.h"
 #include "models/parts.h"
@@ -51,6 +52,27 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ReadGgufExperts(h, {.score = RouteScore::kSoftmax}, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  // The cache has one head of latents.
+  keys.Int("attention.head_count_kv", 1);
+  keys.Int("attention.key_length", c.mla.kv_lora + c.mla.rope);
+  keys.Int("attention.value_length", c.mla.kv_lora);
+  keys.Int("attention.key_length_mla", c.head_dim);
+  keys.Int("attention.value_length_mla", c.mla.v_dim);
+  keys.Int("attention.kv_lora_rank", c.mla.kv_lora);
+  keys.Int("attention.q_lora_rank", c.mla.q_lora);
+  const RopeSpec& rope = c.layers[0].rope;
+  if (rope.scaling == RopeSpec::Scaling::kYarn && rope.factor > 1.0) {
+    const double mscale = std::sqrt(c.attn_scale * std::sqrt(static_cast<double>(c.head_dim)));
+    keys.Float("rope.scaling.yarn_log_multiplier", (mscale - 1.0) / std::log(rope.factor));
+  }
+  if (c.moe.rule.n_groups > 1 && !c.moe.rule.group_pairs) {
+    keys.Note(
+        "llama.cpp chooses groups by their two best experts, this model by the best one: experts "
+        "may differ there");
+  }
 }
 
 double ScoreFactor(HfConfigReader& h) {
@@ -176,6 +198,7 @@ extern const ArchSpec kDeepseek2 = {
     .from_gguf = FromGguf,
     .from_hf = V2FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kFfn, names::kExperts, kHfNames},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,
@@ -188,6 +211,8 @@ extern const ArchSpec kDeepseek3 = {
     .hf = {"DeepseekV3ForCausalLM"},
     .from_hf = V3FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kFfn, names::kExperts, kHfNames},
+    .gguf_as = "deepseek2",
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

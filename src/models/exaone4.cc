@@ -1,11 +1,13 @@
 // EXAONE 4: norms only behind each half of the block and over every head of q and k; where there
 // are windows, the global layers know no positions.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -28,6 +30,18 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   SetWindows(c, h.IntOr("attention.sliding_window", 0), ReadGgufSlidingLayers(h, c, kPattern));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+// llama.cpp rotates every layer and sees all positions unless there are as many layers as in the
+// model that has windows.
+constexpr int64_t kLayersWithWindows = 64;
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  const bool alike =
+      std::ranges::all_of(c.layers, [](const LayerConfig& layer) { return layer.use_rope; });
+  if (!alike && c.n_layers != kLayersWithWindows) {
+    keys.Cannot("some layers do not rotate, unless there are 64 layers");
+  }
 }
 
 // layer_types, or sliding_window_pattern: "LLLG" by layer, or n for a global layer in every n.
@@ -79,6 +93,7 @@ extern const ArchSpec kExaone4 = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPostNorms, names::kAttention, names::kQkNorms, names::kFfn},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

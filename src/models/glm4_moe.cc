@@ -51,6 +51,11 @@ Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
   return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
 }
 
+// The norm before the experts, by its name in Hugging Face files.
+constexpr std::array kGgufNames = {
+    NameRule{"blk.{}.ffn_norm", "blk.{}.post_attention_norm.weight"},
+};
+
 }  // namespace
 
 extern const ArchSpec kGlm4Moe = {
@@ -61,6 +66,7 @@ extern const ArchSpec kGlm4Moe = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kQkNorms, names::kFfn,
                  names::kExperts},
+    .gguf_names = kGgufNames,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

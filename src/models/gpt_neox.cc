@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -16,6 +17,10 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   c.parallel_block = h.BoolOr("use_parallel_residual", true);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  keys.Bool("use_parallel_residual", c.parallel_block);
 }
 
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
@@ -82,6 +87,7 @@ extern const ArchSpec kGptNeox = {
     .from_hf = FromHf,
     .hf_prefix = "gpt_neox.",
     .hf_names = {kNames},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

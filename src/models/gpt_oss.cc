@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/moe.h"
 #include "models/parts.h"
 
@@ -33,6 +34,13 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  const RopeSpec& rope = c.layers[0].rope;
+  if (rope.scaling == RopeSpec::Scaling::kYarn && !rope.truncate) {
+    keys.Note("llama.cpp rounds the ends of YaRN's ramp, which this model does not");
+  }
 }
 
 RopeSpec ReadRope(HfConfigReader& h, const ModelConfig& c) {
@@ -114,6 +122,11 @@ constexpr std::array kHfNames = {
     NameRule{"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias"},
 };
 
+// The norm before the experts, by its name in Hugging Face files.
+constexpr std::array kGgufNames = {
+    NameRule{"blk.{}.ffn_norm", "blk.{}.post_attention_norm.weight"},
+};
+
 }  // namespace
 
 extern const ArchSpec kGptOss = {
@@ -123,6 +136,8 @@ extern const ArchSpec kGptOss = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
+    .to_gguf = ToGguf,
+    .gguf_names = kGgufNames,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -2,6 +2,7 @@
 // logits.
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -46,6 +47,7 @@ extern const ArchSpec kGranite = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
+    .to_gguf = WriteGraniteScales,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

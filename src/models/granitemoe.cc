@@ -2,6 +2,7 @@
 // experts' gate and up matrices are stored as one.
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/moe.h"
 #include "models/parts.h"
 
@@ -65,6 +66,7 @@ extern const ArchSpec kGraniteMoe = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
+    .to_gguf = WriteGraniteScales,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -15,6 +15,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   if (h.IntOr("expert_count", 0) > 0) {  // Mixtral
     ReadGgufExperts(h, {.score = RouteScore::kSoftmax, .normalise = true}, c);
   }
+  ReadGgufWindows(h, c);  // Mistral
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -50,24 +50,33 @@ Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOv
 namespace {
 
 // The steps after opening know tensors and keys, not the file: name it here.
-Status ReadModel(Model& model, const RopeOverrides& rope, Contents contents) {
+tl::unexpected<Error> In(const std::string& path, const Error& error) {
+  return Err(error.code, "{}: {}", path, error.message);
+}
+
+Status ReadPlan(Model& model, const RopeOverrides& rope) {
   LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(*model.checkpoint, rope));
   model.arch = read.arch;
   model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
-  LUCID_RETURN_IF_ERROR(VerifyPlan(model.plan));
-  LUCID_ASSIGN_OR_RETURN(model.weights, Weights::Load(model.plan, *model.arch, model.config,
-                                                      *model.checkpoint, contents));
-  return {};
+  return VerifyPlan(model.plan);
 }
 
 }  // namespace
 
-Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope, Contents contents) {
+Result<Model> OpenModel(const std::string& path, const RopeOverrides& rope) {
   Model model;
   LUCID_ASSIGN_OR_RETURN(model.checkpoint, OpenCheckpoint(path));
-  const Status read = ReadModel(model, rope, contents);
-  if (!read) return Err(read.error().code, "{}: {}", path, read.error().message);
+  if (const Status read = ReadPlan(model, rope); !read) return In(path, read.error());
+  return model;
+}
+
+Result<Model> LoadModel(const std::string& path, const RopeOverrides& rope, Contents contents) {
+  LUCID_ASSIGN_OR_RETURN(Model model, OpenModel(path, rope));
+  Result<Weights> weights =
+      Weights::Load(model.plan, *model.arch, model.config, *model.checkpoint, contents);
+  if (!weights) return In(path, weights.error());
+  model.weights = *std::move(weights);
   return model;
 }
 

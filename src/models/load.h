@@ -28,6 +28,9 @@ struct ArchAndConfig {
 };
 Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOverrides& rope = {});
 
+// A model without its weights: `weights` is left empty.
+Result<Model> OpenModel(const std::string& path, const RopeOverrides& rope = {});
+
 // `path`: whatever OpenCheckpoint takes. Reads no weights: they are mapped, and read when first
 // used. `rope` changes how positions are rotated.
 // kNone reads none at all, also where weights must be copied: for counting.

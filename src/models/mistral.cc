@@ -29,6 +29,7 @@ extern const ArchSpec kMistral = {
     .hf = {"MistralForCausalLM"},
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
+    .gguf_as = "llama",
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -46,6 +46,7 @@ extern const ArchSpec kMixtral = {
     .hf = {"MixtralForCausalLM"},
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
+    .gguf_as = "llama",
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

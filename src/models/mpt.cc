@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -20,6 +21,10 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  keys.Float("attention.max_alibi_bias", c.alibi_max_bias);
 }
 
 // attn_config of config.json.
@@ -89,6 +94,7 @@ extern const ArchSpec kMpt = {
     .from_hf = FromHf,
     .hf_prefix = "transformer.",
     .hf_names = {kNames},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

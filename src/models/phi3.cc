@@ -4,6 +4,7 @@
 
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/parts.h"
 
 namespace lucid {
@@ -12,9 +13,14 @@ namespace {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "phi3");
   ModelConfig c = ReadGgufCommon(h, "phi3", RopeStyle::kHalfSplit);
-  for (LayerConfig& layer : c.layers) layer.window = h.IntOr("attention.sliding_window", 0);
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+// Without the key, llama.cpp has taken the window of the first Phi-3 for granted.
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  if (c.layers[0].window == 0) keys.Int("attention.sliding_window", 0);
 }
 
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
@@ -53,6 +59,7 @@ extern const ArchSpec kPhi3 = {
     .from_gguf = FromGguf,
     .from_hf = FromHf,
     .hf_names = {kNames, names::kEnds, names::kPreNorms, names::kFusedGateUp},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -9,7 +9,8 @@ namespace {
 
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "qwen2");
-  const ModelConfig c = ReadGgufCommon(h, "qwen2", RopeStyle::kHalfSplit);
+  ModelConfig c = ReadGgufCommon(h, "qwen2", RopeStyle::kHalfSplit);
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -2,6 +2,7 @@
 // tokens that a gate of its own weighs.
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/moe.h"
 #include "models/parts.h"
 
@@ -13,8 +14,13 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ModelConfig c = ReadGgufCommon(h, "qwen2_moe", RopeStyle::kHalfSplit);
   ReadGgufExperts(h, {.score = RouteScore::kSoftmax}, c);
   if (c.moe.shared_dim == 0) c.moe.shared_dim = c.ffn_dim;
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  NoteQwenExperts(c, /*normalise=*/false, keys);
 }
 
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
@@ -60,6 +66,7 @@ extern const ArchSpec kQwen2Moe = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn, names::kExperts,
                  kHfNames},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -10,6 +10,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "qwen3");
   ModelConfig c = ReadGgufCommon(h, "qwen3", RopeStyle::kHalfSplit);
   c.qk_norm = QkNorm::kPerHead;
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

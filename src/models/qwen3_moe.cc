@@ -1,6 +1,7 @@
 // Qwen3-MoE: Qwen3's attention with norms of q and k per head, experts in most layers.
 #include "models/arch.h"
 #include "models/config_readers.h"
+#include "models/gguf_key_writer.h"
 #include "models/moe.h"
 #include "models/parts.h"
 
@@ -12,8 +13,13 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ModelConfig c = ReadGgufCommon(h, "qwen3_moe", RopeStyle::kHalfSplit);
   c.qk_norm = QkNorm::kPerHead;
   ReadGgufExperts(h, {.score = RouteScore::kSoftmax, .normalise = true}, c);
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
+}
+
+void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
+  NoteQwenExperts(c, /*normalise=*/true, keys);
 }
 
 Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
@@ -51,6 +57,7 @@ extern const ArchSpec kQwen3Moe = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kQkNorms, names::kFfn,
                  names::kExperts},
+    .to_gguf = ToGguf,
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

@@ -13,7 +13,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "starcoder2");
   ModelConfig c = ReadGgufCommon(h, "starcoder2", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluTanh;
-  for (LayerConfig& layer : c.layers) layer.window = h.IntOr("attention.sliding_window", 0);
+  ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -129,18 +129,11 @@ bool IsAligned(const Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % ElementAlignment(tensor.dtype) == 0;
 }
 
-// A weight, and its memory if it does not lie in the file; of a stack, where each matrix lies.
-struct Filled {
-  Tensor tensor;
-  std::optional<Buffer> owned;
-  std::vector<const std::byte*> parts;
-};
-
 // Vectors and biases are float32 for every kernel. `slot`: [n], or [E, n] for the biases of
 // experts.
-Result<Filled> FillFloats(const Tensor& stored, const Source& source, const RowGroups& groups,
-                          const Shape& slot, Contents contents) {
-  Filled filled{stored, std::nullopt, {}};
+Result<LoadedWeight> FillFloats(const Tensor& stored, const Source& source, const RowGroups& groups,
+                                const Shape& slot, Contents contents) {
+  LoadedWeight filled{.tensor = stored};
   Tensor& tensor = filled.tensor;
   tensor.rank = slot.rank;
   for (int i = 0; i < slot.rank; ++i) tensor.shape[i] = slot[i].size;
@@ -185,14 +178,14 @@ void CopyTransposed(const Tensor& stored, const RowGroups& groups, std::byte* ou
 }
 
 // Matrices keep their type. Rows that follow each other stay in the file.
-Result<Filled> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups,
-                          Contents contents) {
+Result<LoadedWeight> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups,
+                                Contents contents) {
   const bool transposed = source.transform == Transform::kTranspose;
   if (transposed && Info(stored.dtype).block_elems != 1) {
     return Err(ErrorCode::kUnsupported, "tensor {} is stored transposed in blocks of {}",
                source.tensor, Name(stored.dtype));
   }
-  Filled filled{stored, std::nullopt, {}};
+  LoadedWeight filled{.tensor = stored};
   Tensor& tensor = filled.tensor;
   tensor.rank = 2;
   tensor.shape = {groups.groups * groups.count, transposed ? stored.shape[0] : stored.cols()};
@@ -229,8 +222,8 @@ Error Misfit(const std::string& name, const Tensor& stored, const std::vector<in
                       ShapeText(wanted))};
 }
 
-Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
-                        const ValueInfo& slot, Contents contents) {
+Result<LoadedWeight> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
+                              const ValueInfo& slot, Contents contents) {
   if (slot.shape.rank == 1 || slot.name.ends_with(".bias")) {
     return FillFloats(stored, source, groups, slot.shape, contents);
   }
@@ -238,16 +231,17 @@ Result<Filled> FillFrom(const Tensor& stored, const Source& source, const RowGro
 }
 
 // Matrices and biases of experts, matrices of heads; nothing if the file lacks the source.
-Result<std::optional<Filled>> FillStack(const Source& source, const Shape& slot,
-                                        const ModelConfig& config, const Checkpoint& checkpoint,
-                                        Contents contents) {
+Result<std::optional<LoadedWeight>> FillStack(const Source& source, const Shape& slot,
+                                              const ModelConfig& config,
+                                              const Checkpoint& checkpoint, Contents contents) {
   LUCID_ASSIGN_OR_RETURN(std::optional<Stack> stack,
                          slot.rank == 3 ? FindStack(slot, source.tensor, source.transform,
                                                     source.rows, config, checkpoint, contents)
                                         : FindStackBias(slot, source.tensor, source.rows, config,
                                                         checkpoint, contents));
   if (!stack) return std::nullopt;
-  return Filled{stack->tensor, std::move(stack->owned), std::move(stack->parts)};
+  return LoadedWeight{
+      .tensor = stack->tensor, .owned = std::move(stack->owned), .parts = std::move(stack->parts)};
 }
 
 const TensorEntry* FindTensor(const ArchSpec& arch, const Checkpoint& checkpoint,
@@ -275,10 +269,19 @@ std::string NamesOf(std::span<const Source> sources) {
   return fmt::format("{} (or {})", names[0], fmt::join(std::span(names).subspan(1), ", "));
 }
 
+LoadedWeight From(const Source& source, LoadedWeight weight) {
+  weight.transform = source.transform;
+  weight.rows = source.rows;
+  return weight;
+}
+
+}  // namespace
+
 // The first source of a slot that the file has in the shape wanted. If there is none, the error
 // speaks of the first that is there in another shape, and of the names before it.
-Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConfig& config,
-                    const Checkpoint& checkpoint, Contents contents) {
+Result<LoadedWeight> LoadWeight(const ValueInfo& slot, const ArchSpec& arch,
+                                const ModelConfig& config, const Checkpoint& checkpoint,
+                                Contents contents) {
   const std::vector<Source> sources = SourcesOf(arch, checkpoint.format(), slot.name);
   if (sources.empty()) {
     return Err(ErrorCode::kUnsupported, "architecture {} has no name for {} in Hugging Face files",
@@ -287,10 +290,10 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
   std::optional<Error> misfit;
   for (const Source& source : sources) {
     if (slot.shape.rank == 3 || (slot.shape.rank == 2 && slot.name.ends_with(".bias"))) {
-      LUCID_ASSIGN_OR_RETURN(std::optional<Filled> stack,
+      LUCID_ASSIGN_OR_RETURN(std::optional<LoadedWeight> stack,
                              FillStack(source, slot.shape, config, checkpoint, contents));
       if (!stack) continue;
-      return *std::move(stack);
+      return From(source, *std::move(stack));
     }
     const TensorEntry* entry = FindTensor(arch, checkpoint, source.tensor);
     if (entry == nullptr) continue;
@@ -306,13 +309,13 @@ Result<Filled> Fill(const ValueInfo& slot, const ArchSpec& arch, const ModelConf
       continue;
     }
     LUCID_RETURN_IF_ERROR(CheckType(entry->tensor, source.tensor));
-    return FillFrom(entry->tensor, source, groups, slot, contents);
+    LUCID_ASSIGN_OR_RETURN(LoadedWeight weight,
+                           FillFrom(entry->tensor, source, groups, slot, contents));
+    return From(source, std::move(weight));
   }
   if (misfit) return tl::unexpected<Error>(*misfit);
   return Err(ErrorCode::kInvalidFile, "tensor {} is missing", NamesOf(sources));
 }
-
-}  // namespace
 
 Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
                               const Checkpoint& checkpoint, Contents contents) {
@@ -322,7 +325,8 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Mode
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
   weights.mapped_.assign(plan.values.size(), true);
   for (const Value v : plan.Weights()) {
-    LUCID_ASSIGN_OR_RETURN(Filled filled, Fill(plan.Info(v), arch, config, checkpoint, contents));
+    LUCID_ASSIGN_OR_RETURN(LoadedWeight filled,
+                           LoadWeight(plan.Info(v), arch, config, checkpoint, contents));
     const auto i = static_cast<size_t>(v.id);
     weights.tensors_[i] = filled.tensor;
     weights.dtypes_[i] = filled.tensor.dtype;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,20 @@ namespace lucid {
 // Whether copies of weights hold their numbers, or only take their place: enough to count with,
 // and no weight is read.
 enum class Contents : int8_t { kRead, kNone };
+
+// The tensor of one slot.
+struct LoadedWeight {
+  Tensor tensor;
+  std::optional<Buffer> owned = {};          // its memory, if it does not lie in the mapped file
+  std::vector<const std::byte*> parts = {};  // of a stack [n, n_out, n_in]: where each lies
+  Transform transform = Transform::kNone;    // of the stored tensor that filled the slot, ...
+  Rows rows = Rows::kAll;                    // ... and which of its rows did
+};
+
+// For those who do not need all at once; errors as Weights::Load.
+Result<LoadedWeight> LoadWeight(const ValueInfo& slot, const ArchSpec& arch,
+                                const ModelConfig& config, const Checkpoint& checkpoint,
+                                Contents contents = Contents::kRead);
 
 class Weights {
  public:

@@ -137,6 +137,17 @@ std::vector<std::string> InputRoles(const Op& op) {
   return roles;
 }
 
+std::string PrintOp(const Plan& plan, const Op& op) {
+  std::string text = fmt::format("{}: {}(", op.name, Info(op.kind).name);
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    text += (i ? ", " : "") + Operand(plan, op.inputs[i]);
+  text += ")";
+  if (const std::string attrs = PrintAttrs(op); !attrs.empty()) text += " {" + attrs + "}";
+  text += " ->";
+  for (const Value v : op.outputs) text += " " + Operand(plan, v);
+  return text;
+}
+
 std::string PrintPlan(const Plan& plan) {
   std::string text = fmt::format("plan {}\n", plan.arch);
   for (size_t i = 0; i < plan.kv_layers.size(); ++i) {
@@ -144,16 +155,7 @@ std::string PrintPlan(const Plan& plan) {
     text += fmt::format("kv {} heads={} k_dim={} v_dim={} window={}\n", i, kv.heads, kv.k_dim,
                         kv.v_dim, kv.window);
   }
-  for (const Op& op : plan.ops) {
-    text += fmt::format("{}: {}(", op.name, Info(op.kind).name);
-    for (size_t i = 0; i < op.inputs.size(); ++i)
-      text += (i ? ", " : "") + Operand(plan, op.inputs[i]);
-    text += ")";
-    if (const std::string attrs = PrintAttrs(op); !attrs.empty()) text += " {" + attrs + "}";
-    text += " ->";
-    for (const Value v : op.outputs) text += " " + Operand(plan, v);
-    text += "\n";
-  }
+  for (const Op& op : plan.ops) text += PrintOp(plan, op) + "\n";
   return text;
 }
 

@@ -13,6 +13,9 @@ namespace lucid {
 // one line per op.
 std::string PrintPlan(const Plan& plan);
 
+// The line of one op.
+std::string PrintOp(const Plan& plan, const Op& op);
+
 // The attributes of an op as "eps=1e-05", for dumps; empty if it has none.
 std::string PrintAttrs(const Op& op);
 

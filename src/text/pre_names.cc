@@ -1,8 +1,11 @@
 #include "text/pre_names.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -156,7 +159,81 @@ const Row kRows[] = {
      kPlain},
 };
 
+// A pattern with its line ends and tabs spelled as escapes: some files hold the characters.
+std::string Escaped(std::string_view pattern) {
+  std::string out;
+  for (const char c : pattern) {
+    if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// The pattern whose matches a step isolates, "" if it splits nothing; nothing for other steps.
+std::optional<std::string> PatternOf(const PreTokenizerStep& step) {
+  using Kind = PreTokenizerStep::Kind;
+  switch (step.kind) {
+    case Kind::kSplit: {
+      const bool isolates = step.behavior == SplitBehavior::kIsolated && !step.invert;
+      // What does not match is removed: nothing, for patterns that match every character.
+      const bool keeps_matches = step.behavior == SplitBehavior::kRemoved && step.invert;
+      if (!step.pattern_is_regex || (!isolates && !keeps_matches)) return std::nullopt;
+      return Escaped(step.pattern);
+    }
+    case Kind::kByteLevel:
+      if (step.add_prefix_space) return std::nullopt;
+      return std::string(step.use_regex ? kGpt2Pattern : "");
+    case Kind::kDigits:
+      return step.individual_digits ? R"(\p{N})" : R"(\p{N}+)";
+    case Kind::kPunctuation:
+      if (step.behavior != SplitBehavior::kContiguous) return std::nullopt;
+      return std::string(kFalconPunctuation);
+    case Kind::kMetaspace:
+    case Kind::kWhitespace:
+    case Kind::kWhitespaceSplit:
+    case Kind::kBert:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+tl::unexpected<Error> NoName(std::string_view what) {
+  return Err(ErrorCode::kUnsupported, "GGUF files have no name for the pre-tokenizer {}", what);
+}
+
 }  // namespace
+
+Result<std::string_view> FindPreName(const VocabSpec& spec) {
+  bool nfc = false;
+  for (const NormalizerStep& step : spec.normalizer) {
+    if (step.kind != NormalizerStep::Kind::kNfc || nfc) {
+      return NoName("of a tokenizer with this normalizer; only NFC is known there");
+    }
+    nfc = true;
+  }
+  std::vector<std::string> patterns;
+  for (const PreTokenizerStep& step : spec.pre_tokenizer) {
+    const std::optional<std::string> pattern = PatternOf(step);
+    if (!pattern) return NoName("with steps other than Split, Digits and ByteLevel");
+    if (!pattern->empty()) patterns.push_back(*pattern);
+  }
+  const unsigned flags = (nfc ? kNfc : kPlain) | (spec.ignore_merges ? kWholeWords : kPlain);
+  for (const Row& row : kRows) {
+    if ((row.flags & (kNfc | kWholeWords)) == flags && std::ranges::equal(row.patterns, patterns)) {
+      return *row.names.begin();
+    }
+  }
+  return NoName(fmt::format("{}{}that splits by '{}'", nfc ? "with NFC " : "",
+                            spec.ignore_merges ? "of whole words first " : "",
+                            fmt::join(patterns, "' and '")));
+}
 
 Status ApplyPreName(std::string_view name, VocabSpec& spec) {
   spec.pre_name = name;

@@ -16,4 +16,8 @@ namespace lucid {
 // add_eos for files that do not say them. kUnsupported naming `name`.
 Status ApplyPreName(std::string_view name, VocabSpec& spec);
 
+// The inverse: the name of a byte-level BPE's normalizer, pre-tokenizer and way with whole words,
+// as a tokenizer.json has them. kUnsupported with the patterns of one that has no name.
+Result<std::string_view> FindPreName(const VocabSpec& spec);
+
 }  // namespace lucid
