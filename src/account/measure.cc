@@ -18,6 +18,7 @@
 #include "account/cpu_time.h"
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "base/memory_info.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
@@ -254,17 +255,6 @@ int64_t L3Bytes() {
   if (!(file >> number)) return 0;
   file >> unit;
   return unit == 'M' ? number << 20 : unit == 'K' ? number << 10 : number;
-}
-
-// The word in brackets of "always [madvise] never", or "".
-std::string HugePageSetting() {
-  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
-  std::string line;
-  std::getline(file, line);
-  const size_t open = line.find('[');
-  const size_t close = line.find(']');
-  if (open == std::string::npos || close == std::string::npos || close < open) return "";
-  return line.substr(open + 1, close - open - 1);
 }
 
 // Reads of the model-sized and of the large buffer with each of the pools. The loops that did best

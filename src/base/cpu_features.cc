@@ -99,37 +99,12 @@ std::vector<CpuCapability> DetectCapabilities() {
 }
 #endif
 
-bool Has(std::string_view base, std::string_view name) {
-  return WhyUnavailable(base).empty() && WhyUnavailable(name).empty();
-}
-
-CpuFeatures Detect() {
-  CpuFeatures f;
-  f.avx2 = Has(kNeedsAvx2, "");
-  f.avx512 = Has(kNeedsAvx512, "");
-  f.avx_vnni = Has(kNeedsAvx2, "avx_vnni");
-  f.avx512_vnni = Has(kNeedsAvx512, "avx512_vnni");
-  f.avx512_bf16 = Has(kNeedsAvx512, "avx512_bf16");
-  f.avx512_fp16 = Has(kNeedsAvx512, "avx512_fp16");
-  f.amx_tile = Has("", "amx_tile");
-  f.amx_int8 = Has("amx_tile", "amx_int8");
-  f.amx_bf16 = Has("amx_tile", "amx_bf16");
-  f.asimd = Has("", "asimd");
-  f.asimddp = Has("asimd", "asimddp");
-  return f;
-}
-
 void AppendToList(std::string& list, std::string_view item, std::string_view separator) {
   if (!list.empty()) list += separator;
   list += item;
 }
 
 }  // namespace
-
-const CpuFeatures& GetCpuFeatures() {
-  static const CpuFeatures features = Detect();
-  return features;
-}
 
 std::span<const CpuCapability> CpuCapabilities() {
   static const std::vector<CpuCapability> capabilities = DetectCapabilities();
@@ -169,32 +144,6 @@ std::string WhyUnavailable(std::string_view needed, std::span<const CpuCapabilit
     reason += refused + " registers";
   }
   return reason;
-}
-
-std::string Describe(const CpuFeatures& features) {
-  const struct {
-    bool has;
-    const char* name;
-  } rows[] = {
-      {features.avx2, "avx2"},
-      {features.avx512, "avx512"},
-      {features.avx_vnni, "avx_vnni"},
-      {features.avx512_vnni, "avx512_vnni"},
-      {features.avx512_bf16, "avx512_bf16"},
-      {features.avx512_fp16, "avx512_fp16"},
-      {features.amx_tile, "amx_tile"},
-      {features.amx_int8, "amx_int8"},
-      {features.amx_bf16, "amx_bf16"},
-      {features.asimd, "asimd"},
-      {features.asimddp, "asimddp"},
-  };
-  std::string out;
-  for (const auto& row : rows) {
-    if (!row.has) continue;
-    if (!out.empty()) out += ' ';
-    out += row.name;
-  }
-  return out.empty() ? "none" : out;
 }
 
 }  // namespace lucid

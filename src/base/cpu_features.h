@@ -1,34 +1,12 @@
 // Which instruction sets this CPU has and the operating system has enabled, and why one is not
-// there. Entry points: GetCpuFeatures for code that asks for one, WhyUnavailable for tables that
-// list what they need.
+// there. Entry point: WhyUnavailable, for tables of kernels that list what they need.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace lucid {
-
-struct CpuFeatures {
-  bool avx2 = false;      // AVX2 + FMA + F16C + BMI1 + BMI2, and the OS saves ymm registers
-  bool avx512 = false;    // avx2 + AVX-512 F, BW, DQ, VL, and the OS saves zmm and mask registers
-  bool avx_vnni = false;  // VEX-encoded 8-bit dot products
-  bool avx512_vnni = false;  // the rest only ever together with `avx512`
-  bool avx512_bf16 = false;
-  bool avx512_fp16 = false;
-  bool amx_tile = false;  // the OS saves tile registers and lets this process use them
-  bool amx_int8 = false;  // these two only together with `amx_tile`
-  bool amx_bf16 = false;
-  bool asimd = false;    // aarch64: NEON
-  bool asimddp = false;  // and its 8-bit dot products
-};
-
-// Detected once. All false on a CPU that is neither x86-64 nor aarch64.
-const CpuFeatures& GetCpuFeatures();
-
-// "avx2 avx512 avx512_vnni", or "none".
-std::string Describe(const CpuFeatures& features);
 
 // Needs of kernels, for WhyUnavailable.
 inline constexpr std::string_view kNeedsAvx2 = "avx2 fma f16c bmi1 bmi2";

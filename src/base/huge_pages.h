@@ -3,14 +3,18 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "base/result.h"
 
 namespace lucid {
 
-// kUnsupported with the system's setting where it does not give huge pages to those who ask. The
-// setting is in sys/kernel/mm/transparent_hugepage under `root`; source: Linux
+// The system's setting, "always", "madvise" or "never"; "" where there are no transparent huge
+// pages. It is in sys/kernel/mm/transparent_hugepage under `root`; source: Linux
 // Documentation/admin-guide/mm/transhuge.rst.
+std::string HugePageSetting(const std::filesystem::path& root = "/");
+
+// kUnsupported with the system's setting where it does not give huge pages to those who ask.
 Status DemandHugePages(const std::filesystem::path& root);
 
 // From here on no memory of this process gets huge pages, whoever asks. kIo if the system refuses.

@@ -9,8 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu_features.h"
-
 namespace lucid {
 namespace {
 
@@ -107,17 +105,6 @@ TEST(ThreadPool, CountsTheCpuTimeOfAllThreadsOfARun) {
 
 TEST(ThreadPool, CanBeCreatedAndDestroyedWithoutARun) {
   for (int i = 0; i < 20; ++i) ThreadPool pool(3);
-}
-
-TEST(CpuFeatures, LargerSetsImplySmallerOnes) {
-  const CpuFeatures& f = GetCpuFeatures();
-  EXPECT_TRUE(!f.avx512 || f.avx2);
-  EXPECT_TRUE(!f.avx512_bf16 || f.avx512);
-  EXPECT_TRUE(!f.amx_int8 || f.amx_tile);
-  EXPECT_FALSE(Describe(f).empty());
-#if defined(__x86_64__)
-  EXPECT_EQ(f.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-#endif
 }
 
 }  // namespace

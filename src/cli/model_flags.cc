@@ -42,8 +42,8 @@ void AddNumericsFlag(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("--numerics", flags.numerics,
                   "default: exact sums of activations rounded to 15 bits, or to 8 where these do; "
-                  "fast: always to 8, and weights of prompts where that is faster; float: float32 "
-                  "throughout")
+                  "fast: always to 8, and for prompts with AVX512-VNNI weights too; with AMX, both "
+                  "compute prompts alike, on tiles of bfloat16; float: float32 throughout")
       ->check(CLI::IsMember({"default", "fast", "float"}))
       ->capture_default_str();
 }

@@ -4,6 +4,10 @@
 // leave the range of floats, but not where. The loop runs such a step once more under this
 // observer, which looks at the result of every operation; loop_output.cc makes an error of what it
 // finds.
+//
+// Tokens before the named one may be spoilt by it too, in the operations after the named one:
+// attention computes several tokens of a sequence together, and gives the weight 0 to a value that
+// one of them does not see, which leaves a NaN a NaN. Other sequences are not touched.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/engine_test_util.h"
 #include "engine/kv_audit.h"
+#include "kernels/table.h"
 #include "store/model_store.h"
 
 namespace lucid {
@@ -70,7 +71,11 @@ TEST_P(NumericsOf, PromptsAndRepliesStayCloseToFloat) {
   const auto fast = Load(*path, Numerics::kFast);
   const double kl = MeanKl(want, Score(*fast, ids, kFirst, false));
   EXPECT_LE(kl, 0.016);
-  EXPECT_GT(kl, 1e-4) << "fast is as exact as the default: then why have it?";
+  EXPECT_LE(MeanKl(want, Score(*fast, ids, kFirst, true)), 0.016);
+  // With AMX, prompts meet tiles of bfloat16 whatever is asked for (docs/adr/0016).
+  if (SelectTables("").value().front()->isa != "amx") {
+    EXPECT_GT(kl, 1e-4) << "fast is as exact as the default: then why have it?";
+  }
 }
 
 TEST_P(NumericsOf, FastPromptsHaveTheSameBitsForAnyChunk) {

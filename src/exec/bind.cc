@@ -33,64 +33,27 @@ class ArgsMaker {
       case OpKind::kAttention:
         return {KernelOp::kAttention, Attention(op)};
       case OpKind::kAdd:
-        return {KernelOp::kAdd, AddArgs{.a = Ptr(op.inputs[0]),
-                                        .b = Ptr(op.inputs[1]),
-                                        .y = Ptr(op.outputs[0]),
-                                        .dim = Width(op.outputs[0]),
-                                        .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kAdd, Add(op)};
       case OpKind::kGlu:
-        return {KernelOp::kGlu, GluArgs{.gate = Ptr(op.inputs[0]),
-                                        .up = Ptr(op.inputs[1]),
-                                        .y = Ptr(op.outputs[0]),
-                                        .dim = Width(op.outputs[0]),
-                                        .act = std::get<GluAttrs>(op.attrs).act,
-                                        .one_gate = Width(op.inputs[0]) < Width(op.inputs[1]),
-                                        .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kGlu, Glu(op)};
       case OpKind::kActivate:
-        return {KernelOp::kActivate, ActivateArgs{.x = Ptr(op.inputs[0]),
-                                                  .y = Ptr(op.outputs[0]),
-                                                  .dim = Width(op.outputs[0]),
-                                                  .act = std::get<ActivateAttrs>(op.attrs).act,
-                                                  .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kActivate, Activate(op)};
       case OpKind::kScale:
-        return {KernelOp::kScale, ScaleArgs{.x = Ptr(op.inputs[0]),
-                                            .y = Ptr(op.outputs[0]),
-                                            .dim = Width(op.outputs[0]),
-                                            .factor = std::get<ScaleAttrs>(op.attrs).factor,
-                                            .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kScale, Scale(op)};
       case OpKind::kClamp:
-        return {KernelOp::kClamp, ClampArgs{.x = Ptr(op.inputs[0]),
-                                            .y = Ptr(op.outputs[0]),
-                                            .dim = Width(op.outputs[0]),
-                                            .limit = std::get<ClampAttrs>(op.attrs).limit,
-                                            .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kClamp, Clamp(op)};
       case OpKind::kSoftcap:
-        return {KernelOp::kSoftcap, SoftcapArgs{.x = Ptr(op.inputs[0]),
-                                                .y = Ptr(op.outputs[0]),
-                                                .dim = Width(op.outputs[0]),
-                                                .cap = std::get<SoftcapAttrs>(op.attrs).cap,
-                                                .rows = Rows(op.outputs[0])}};
+        return {KernelOp::kSoftcap, Softcap(op)};
       case OpKind::kGatherRows:
-        return {KernelOp::kGatherRows,
-                GatherRowsArgs{
-                    .x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0])}};
+        return {KernelOp::kGatherRows, GatherRows(op)};
       case OpKind::kRoute:
-        return {KernelOp::kRoute, RouteArgs{.logits = Ptr(op.inputs[0]),
-                                            .bias = Vector(op.inputs[1]),
-                                            .experts = Ptr(op.outputs[0]),
-                                            .weights = Ptr(op.outputs[1]),
-                                            .n_experts = Width(op.inputs[0]),
-                                            .rule = std::get<RouteAttrs>(op.attrs).rule}};
+        return {KernelOp::kRoute, Route(op)};
       case OpKind::kExpertGlu:
         return {KernelOp::kExpertGlu, ExpertGlu(op)};
       case OpKind::kExpertLinear:
         return {KernelOp::kExpertLinear, ExpertLinear(op)};
       case OpKind::kMixExperts:
-        return {KernelOp::kMixExperts, MixExpertsArgs{.x = Ptr(op.inputs[0]),
-                                                      .weights = Ptr(op.inputs[1]),
-                                                      .y = Ptr(op.outputs[0]),
-                                                      .n_used = Used(op.inputs[1]),
-                                                      .dim = Width(op.outputs[0])}};
+        return {KernelOp::kMixExperts, MixExperts(op)};
       case OpKind::kHeadLinear:
         return {KernelOp::kExpertLinear, HeadLinear(op)};
       case OpKind::kConcat:
@@ -98,10 +61,7 @@ class ArgsMaker {
       case OpKind::kMlaAttention:
         return {KernelOp::kMlaAttention, Mla(op)};
       case OpKind::kByPhase:
-        return {KernelOp::kByPhase, ByPhaseArgs{.prompt = Ptr(op.inputs[0]),
-                                                .generated = Ptr(op.inputs[1]),
-                                                .y = Ptr(op.outputs[0]),
-                                                .dim = Width(op.outputs[0])}};
+        return {KernelOp::kByPhase, ByPhase(op)};
       case OpKind::kLinearGroup:
         return {KernelOp::kLinearGroup, LinearGroup(op)};
       case OpKind::kGluLinear:
@@ -127,6 +87,84 @@ class ArgsMaker {
   }
   const float* Vector(Value v) const { return v.present() ? c_.weights[v].f32() : nullptr; }
   KvView Kv(Value v) const { return c_.kv.Layer(static_cast<size_t>(Info(v).kv_layer)); }
+
+  AddArgs Add(const Op& op) const {
+    return {.a = Ptr(op.inputs[0]),
+            .b = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .rows = Rows(op.outputs[0])};
+  }
+
+  GluArgs Glu(const Op& op) const {
+    return {.gate = Ptr(op.inputs[0]),
+            .up = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .act = std::get<GluAttrs>(op.attrs).act,
+            .one_gate = Width(op.inputs[0]) < Width(op.inputs[1]),
+            .rows = Rows(op.outputs[0])};
+  }
+
+  ActivateArgs Activate(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .act = std::get<ActivateAttrs>(op.attrs).act,
+            .rows = Rows(op.outputs[0])};
+  }
+
+  ScaleArgs Scale(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .factor = std::get<ScaleAttrs>(op.attrs).factor,
+            .rows = Rows(op.outputs[0])};
+  }
+
+  ClampArgs Clamp(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .limit = std::get<ClampAttrs>(op.attrs).limit,
+            .rows = Rows(op.outputs[0])};
+  }
+
+  SoftcapArgs Softcap(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0]),
+            .cap = std::get<SoftcapAttrs>(op.attrs).cap,
+            .rows = Rows(op.outputs[0])};
+  }
+
+  GatherRowsArgs GatherRows(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]), .y = Ptr(op.outputs[0]), .dim = Width(op.outputs[0])};
+  }
+
+  RouteArgs Route(const Op& op) const {
+    return {.logits = Ptr(op.inputs[0]),
+            .bias = Vector(op.inputs[1]),
+            .experts = Ptr(op.outputs[0]),
+            .weights = Ptr(op.outputs[1]),
+            .n_experts = Width(op.inputs[0]),
+            .rule = std::get<RouteAttrs>(op.attrs).rule};
+  }
+
+  MixExpertsArgs MixExperts(const Op& op) const {
+    return {.x = Ptr(op.inputs[0]),
+            .weights = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .n_used = Used(op.inputs[1]),
+            .dim = Width(op.outputs[0])};
+  }
+
+  ByPhaseArgs ByPhase(const Op& op) const {
+    return {.prompt = Ptr(op.inputs[0]),
+            .generated = Ptr(op.inputs[1]),
+            .y = Ptr(op.outputs[0]),
+            .dim = Width(op.outputs[0])};
+  }
 
   EmbedArgs Embed(const Op& op) const {
     const auto& attrs = std::get<EmbedAttrs>(op.attrs);

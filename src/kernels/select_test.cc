@@ -23,23 +23,24 @@ TEST(SelectTables, ReferenceAndGenericRunEverywhere) {
 
 TEST(SelectTables, AutoIsTheBestOfTheCpu) {
   EXPECT_EQ(Names("auto"), Names(""));
-  const CpuFeatures& cpu = GetCpuFeatures();
-  const bool bf16 = cpu.avx512_vnni && cpu.avx512_bf16;
-  EXPECT_EQ(Names("").front(), bf16 && cpu.amx_bf16 ? "amx"
-                               : bf16               ? "avx512bf16"
-                               : cpu.avx512_vnni    ? "avx512vnni"
-                               : cpu.avx512         ? "avx512"
-                               : cpu.avx2           ? "avx2"
-                               : cpu.asimddp        ? "neondot"
-                               : cpu.asimd          ? "neon"
-                                                    : "generic");
+  const auto has = [](std::string_view needs) { return WhyUnavailable(needs).empty(); };
+  EXPECT_EQ(Names("").front(), has(kNeedsAmx)          ? "amx"
+                               : has(kNeedsAvx512Bf16) ? "avx512bf16"
+                               : has(kNeedsAvx512Vnni) ? "avx512vnni"
+                               : has(kNeedsAvx512)     ? "avx512"
+                               : has(kNeedsAvx2)       ? "avx2"
+                               : has(kNeedsNeonDot)    ? "neondot"
+                               : has(kNeedsNeon)       ? "neon"
+                                                       : "generic");
   EXPECT_EQ(Names("").back(), "reference");
 }
 
 TEST(SelectTables, ANamedSetIsTheCeiling) {
-  const CpuFeatures& cpu = GetCpuFeatures();
-  if (!cpu.avx2 && !cpu.asimd) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
-  const std::string isa = cpu.avx2 ? "avx2" : "neon";
+  const bool avx2 = WhyUnavailable(kNeedsAvx2).empty();
+  if (!avx2 && !WhyUnavailable(kNeedsNeon).empty()) {
+    GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
+  }
+  const std::string isa = avx2 ? "avx2" : "neon";
   EXPECT_EQ(Names(isa), (std::vector<std::string>{isa, "generic", "reference"}));
   RmsNormArgs args;
   const auto tables = SelectTables(isa).value();

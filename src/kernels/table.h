@@ -1,7 +1,8 @@
 // KernelTable: the kernels of each instruction set, and which one runs an op.
 //
-// A kernel is found by operation and weight dtype. Tables stack: avx512 over avx2 over generic over
-// reference; the first that has an entry wins, and the reference table has an entry for everything.
+// A kernel is found by operation and weight dtype. Tables stack: amx over avx512bf16 over
+// avx512vnni over avx512 over avx2 over generic over reference, on aarch64 neondot over neon over
+// generic; the first that has an entry wins, and the reference table has an entry for everything.
 // LUCID_ISA forces a ceiling.
 #pragma once
 
@@ -71,7 +72,7 @@ struct Kernel {
 };
 
 struct KernelTable {
-  std::string_view isa;             // "reference", "generic", "avx2", "avx512"
+  std::string_view isa;  // "amx", "neondot", "generic", "reference": a name of the list above
   std::span<const Kernel> kernels;  // in order of preference
 };
 

@@ -106,10 +106,6 @@ inline void DenseStrips(const DenseProduct& p, const DenseInput& x, int64_t begi
 
 // --- activations and memory ---
 
-inline int64_t DenseRowCount(const StepView& step, const LinearArgs& a) {
-  return a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
-}
-
 // Private memory: sums of two products, then with pairs a row of them.
 inline float* DenseSumsOf(const ThreadSlot& thread) {
   return reinterpret_cast<float*>(thread.scratch);
@@ -148,7 +144,7 @@ inline uint32_t* SharedPairs(const ThreadSlot& thread) {
 }
 inline DenseInput DenseInputOf(const LinearArgs& a, const StepView& step,
                                const ThreadSlot& thread) {
-  const int64_t rows = DenseRowCount(step, a);
+  const int64_t rows = step.rows(a.rows);
   uint32_t* pairs = SharedPairs(thread);
   if (rows == 1) {
     pairs = reinterpret_cast<uint32_t*>(DenseSumsOf(thread) + 2 * DenseSumFloats(1));
@@ -157,7 +153,7 @@ inline DenseInput DenseInputOf(const LinearArgs& a, const StepView& step,
   return {reinterpret_cast<const float*>(pairs), rows, PairsOfRow(a.w.shape[1])};
 }
 inline bool PrepareDense(const LinearArgs& a, const StepView& step, const ThreadSlot& thread) {
-  const int64_t rows = DenseRowCount(step, a);
+  const int64_t rows = step.rows(a.rows);
   if (rows <= 1) return false;
   const Share share = ShareOf(rows, 1, thread);
   RoundToPairs(a, share.begin, share.end, SharedPairs(thread));
@@ -190,7 +186,7 @@ size_t DenseGluShared(const void* args, int64_t max_rows) {
 }
 #else
 inline DenseInput DenseInputOf(const LinearArgs& a, const StepView& step, const ThreadSlot&) {
-  return {a.x, DenseRowCount(step, a), a.w.shape[1]};
+  return {a.x, step.rows(a.rows), a.w.shape[1]};
 }
 inline int64_t OwnPairBytes(int64_t) {
   return 0;

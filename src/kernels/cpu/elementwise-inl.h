@@ -14,8 +14,7 @@ namespace {
 constexpr int64_t kValuesUnit = 64;  // whole cache lines and vectors
 
 inline Share ValueShare(const StepView& step, RowAxis axis, int64_t dim, const ThreadSlot& thread) {
-  return ShareOf((axis == RowAxis::kTokens ? step.n_tokens : step.n_outputs) * dim, kValuesUnit,
-                 thread);
+  return ShareOf(step.rows(axis) * dim, kValuesUnit, thread);
 }
 
 void Glu(const void* args, const StepView& step, const ThreadSlot& thread) {

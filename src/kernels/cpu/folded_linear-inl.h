@@ -76,11 +76,8 @@ class OnFoldedPanels {
           panel_(reinterpret_cast<uint8_t*>(thread.scratch)),
           sums_(Sums(thread)) {
       const PackedForm* form = FindPackedForm(a.w.dtype);
-      const int64_t n_in = a.w.shape[1];
-      const int64_t rest = n_in % kPackedTile / kPackedBlock;
-      strip_bytes_ = form->StripBytes(n_in);
-      shape_ = {n_in / kPackedTile, form->TileBytes(8), form->scale_bytes(8), rest,
-                rest > 0 ? form->scale_bytes(rest) : 0};
+      strip_bytes_ = form->StripBytes(a.w.shape[1]);
+      shape_ = StripShapeOf(*form, a.w.shape[1]);
     }
 
     // Strips [begin, end), a group of panels.

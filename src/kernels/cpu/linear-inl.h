@@ -282,15 +282,12 @@ inline int64_t PanelFloats(int64_t n_in) {
 inline float* ScratchFloats(const ThreadSlot& thread) {
   return reinterpret_cast<float*>(thread.scratch);
 }
-inline int64_t RowsOf(const StepView& step, RowAxis axis) {
-  return axis == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
-}
 
 void Linear(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const LinearArgs*>(args);
   const int64_t n_out = a.w.shape[0];
   const Share share = ShareOf(n_out, kShareUnit, thread);
-  Columns(ProductOf(a, RowsOf(step, a.rows), a.y, n_out), share.begin, share.end,
+  Columns(ProductOf(a, step.rows(a.rows), a.y, n_out), share.begin, share.end,
           ScratchFloats(thread));
 }
 
@@ -306,7 +303,7 @@ void LinearGroup(const void* args, const StepView& step, const ThreadSlot& threa
     const int64_t n_out = l.w.shape[0];
     const int64_t begin = share.begin > first ? share.begin - first : 0;
     const int64_t end = Least(share.end - first, n_out);
-    Columns(ProductOf(l, RowsOf(step, l.rows), l.y, n_out), begin, end, ScratchFloats(thread));
+    Columns(ProductOf(l, step.rows(l.rows), l.y, n_out), begin, end, ScratchFloats(thread));
     first += n_out;
   }
 }
@@ -318,7 +315,7 @@ constexpr int64_t kGluColumns = 32;
 void GluLinear(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const GluLinearArgs*>(args);
   const int64_t n_out = a.gate.w.shape[0];
-  const int64_t rows = RowsOf(step, a.gate.rows);
+  const int64_t rows = step.rows(a.gate.rows);
   float* panel = ScratchFloats(thread);
   float* up = panel + PanelFloats(a.gate.w.shape[1]);
   const Share share = ShareOf(n_out, kShareUnit, thread);

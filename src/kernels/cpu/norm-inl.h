@@ -32,7 +32,7 @@ inline void Normalize(const float* x, const float* weight, float* y, int64_t dim
 
 void RmsNorm(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const RmsNormArgs*>(args);
-  const int64_t rows = a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
+  const int64_t rows = step.rows(a.rows);
   const Share share = ShareOf(rows * (a.width / a.dim), 1, thread);
   for (int64_t g = share.begin; g < share.end; ++g) {
     Normalize(a.x + g * a.dim, a.weight, a.y + g * a.dim, a.dim, a.eps);
@@ -68,7 +68,7 @@ inline void NormalizeLayer(const float* x, const float* weight, const float* bia
 
 void LayerNorm(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const LayerNormArgs*>(args);
-  const int64_t rows = a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
+  const int64_t rows = step.rows(a.rows);
   const int64_t per_row = a.width / a.dim;
   const Share share = ShareOf(rows * per_row, 1, thread);
   for (int64_t g = share.begin; g < share.end; ++g) {
@@ -80,7 +80,7 @@ void LayerNorm(const void* args, const StepView& step, const ThreadSlot& thread)
 
 void AddRmsNorm(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const AddRmsNormArgs*>(args);
-  const int64_t rows = a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
+  const int64_t rows = step.rows(a.rows);
   const Share share = ShareOf(rows, 1, thread);
   for (int64_t r = share.begin; r < share.end; ++r) {
     const int64_t at = r * a.dim;

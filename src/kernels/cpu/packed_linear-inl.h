@@ -30,9 +30,6 @@ constexpr int64_t kPanelRowTiles = 512 / kRowTile;
 constexpr int64_t kGroupPanels = 8;
 constexpr int64_t kPanelColumns = kStripTile * kStripRows;
 
-inline int64_t Smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 inline int64_t RoundUp(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
@@ -51,11 +48,9 @@ inline PackedProduct PackedProductOf(const LinearArgs& a) {
   const PackedForm* form = FindPackedForm(a.w.dtype);
   const int64_t n_in = a.w.shape[1];
   const int64_t n_out = a.w.shape[0];
-  const int64_t rest = n_in % kPackedTile / kPackedBlock;
   return {FindPackedKernels(a.w.dtype),
           reinterpret_cast<const uint8_t*>(a.packed),
-          {n_in / kPackedTile, form->TileBytes(8), form->scale_bytes(8), rest,
-           rest > 0 ? form->scale_bytes(rest) : 0},
+          StripShapeOf(*form, n_in),
           form->StripBytes(n_in),
           n_out,
           RoundUp(n_out, kStripRows) / kStripRows,
@@ -68,7 +63,7 @@ struct RoundedRows {
   int64_t rows;
   int64_t blocks;
   int64_t tiles() const { return (rows + kRowTile - 1) / kRowTile; }
-  int64_t RowsOfTile(int64_t t) const { return Smaller(kRowTile, rows - t * kRowTile); }
+  int64_t RowsOfTile(int64_t t) const { return Least(kRowTile, rows - t * kRowTile); }
   const uint8_t* Block(int64_t t, int64_t b) const {
     return data + t * blocks * PlaneBlockBytes(kRowTile) + b * PlaneBlockBytes(RowsOfTile(t));
   }
@@ -94,7 +89,7 @@ inline void DirectStrip(const PackedProduct& p, const RoundedRows& x, int64_t s,
   p.kernels.direct[rows - 1](p.w + s * p.strip_bytes, p.shape, stream, x.Block(t, 0), out);
   const int64_t n = s * kStripRows;
   for (int64_t r = 0; r < rows; ++r) {
-    AddBias(p, n, Smaller(kStripRows, p.n_out - n), out + r * kStripRows);
+    AddBias(p, n, Least(kStripRows, p.n_out - n), out + r * kStripRows);
   }
 }
 
@@ -105,7 +100,7 @@ inline void DirectStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
   alignas(64) float out[kRowTile * kStripRows];
   for (int64_t s = begin; s < end; ++s) {
     const int64_t n = s * kStripRows;
-    const auto bytes = static_cast<size_t>(Smaller(kStripRows, p.n_out - n)) * sizeof(float);
+    const auto bytes = static_cast<size_t>(Least(kStripRows, p.n_out - n)) * sizeof(float);
     for (int64_t t = 0; t < x.tiles(); ++t) {
       DirectStrip(p, x, s, t, stream, out);
       for (int64_t r = 0; r < x.RowsOfTile(t); ++r) {
@@ -139,7 +134,7 @@ inline void UnpackPanel(const PackedProduct& p, const PanelPart& part, int64_t s
                         uint8_t* panel) {
   for (int v = 0; v < kStripTile; ++v) {
     // Beyond the last strip the panel repeats it; those sums are dropped.
-    const int64_t s = Smaller(strip + v, part.strip_end - 1);
+    const int64_t s = Least(strip + v, part.strip_end - 1);
     p.kernels.unpack(p.w + s * p.strip_bytes, p.shape, part.tile, part.tile_end, v, panel);
   }
 }
@@ -149,7 +144,7 @@ inline void PanelTileOf(const PackedProduct& p, const RoundedRows& x, const Pane
                         int64_t strip, int64_t t, const uint8_t* panel, Destination to,
                         float* edge) {
   const int64_t block = part.tile * 8;
-  const int64_t blocks = Smaller(part.tile_end * 8, p.shape.blocks()) - block;
+  const int64_t blocks = Least(part.tile_end * 8, p.shape.blocks()) - block;
   const int64_t n = strip * kStripRows;
   const bool whole = strip + kStripTile <= part.strip_end && n + kPanelColumns <= p.n_out;
   const int64_t ldy = whole ? to.ldy : kPanelColumns;
@@ -159,7 +154,7 @@ inline void PanelTileOf(const PackedProduct& p, const RoundedRows& x, const Pane
                             y, ldy);
   if (block + blocks < p.shape.blocks()) return;
   const int64_t columns =
-      Smaller(Smaller(kPanelColumns, (part.strip_end - strip) * kStripRows), p.n_out - n);
+      Least(Least(kPanelColumns, (part.strip_end - strip) * kStripRows), p.n_out - n);
   for (int64_t r = 0; r < rows; ++r) {
     AddBias(p, n, columns, y + r * ldy);
     if (whole) continue;
@@ -201,9 +196,9 @@ inline void PanelStrips(const PackedProduct& p, const RoundedRows& x, int64_t be
     return ShortPanels(p, x, {begin, end, 0, tiles, 0, x.tiles()}, to, scratch);
   }
   for (int64_t t = 0; t < x.tiles(); t += kPanelRowTiles) {
-    const int64_t end_t = Smaller(t + kPanelRowTiles, x.tiles());
+    const int64_t end_t = Least(t + kPanelRowTiles, x.tiles());
     for (int64_t tile = 0; tile < tiles; tile += kLongBlocks / 8) {
-      const int64_t end_tile = Smaller(tile + kLongBlocks / 8, tiles);
+      const int64_t end_tile = Least(tile + kLongBlocks / 8, tiles);
       LongPanels(p, x, {begin, end, tile, end_tile, t, end_t}, to, scratch);
     }
   }
@@ -217,7 +212,7 @@ inline void PackedStrips(const PackedProduct& p, const RoundedRows& x, int64_t b
   if (x.rows <= kDirectRows) return DirectStrips(p, x, begin, end, to, next);
   constexpr int64_t kStep = kGroupPanels * kStripTile;
   for (int64_t s = begin; s < end; s += kStep) {
-    PanelStrips(p, x, s, Smaller(s + kStep, end), to, scratch);
+    PanelStrips(p, x, s, Least(s + kStep, end), to, scratch);
   }
 }
 
@@ -239,14 +234,10 @@ inline PanelScratch PanelScratchOf(const ThreadSlot& thread, int64_t rows) {
   return s;
 }
 
-inline int64_t PackedRows(const StepView& step, const LinearArgs& a) {
-  return a.rows == RowAxis::kTokens ? step.n_tokens : step.n_outputs;
-}
-
 // What PreparePacked has made, or for a single row this thread's own.
 inline RoundedRows RoundedInput(const LinearArgs& a, const StepView& step,
                                 const ThreadSlot& thread) {
-  const int64_t rows = PackedRows(step, a);
+  const int64_t rows = step.rows(a.rows);
   const int64_t n_in = a.w.shape[1];
   if (rows != 1) {
     return {reinterpret_cast<const uint8_t*>(thread.shared) + kSharedCounterBytes, rows,
@@ -259,7 +250,7 @@ inline RoundedRows RoundedInput(const LinearArgs& a, const StepView& step,
 }
 
 inline bool PrepareInput(const LinearArgs& a, const StepView& step, const ThreadSlot& thread) {
-  const int64_t rows = PackedRows(step, a);
+  const int64_t rows = step.rows(a.rows);
   if (rows <= 1) return false;
   const Share share = ShareOf((rows + kRowTile - 1) / kRowTile, 1, thread);
   RoundTiles(a, rows, share.begin, share.end,
@@ -300,7 +291,7 @@ void PackedLinearGroup(const void* args, const StepView& step, const ThreadSlot&
   for (int32_t i = 0; i < a.count; ++i) {
     const PackedProduct p = PackedProductOf(a.linear[i]);
     const int64_t begin = share.begin > first ? share.begin - first : 0;
-    const int64_t end = Smaller(share.end - first, p.strips);
+    const int64_t end = Least(share.end - first, p.strips);
     const void* next = i + 1 < a.count ? a.linear[i + 1].packed : nullptr;
     PackedStrips(p, x, begin, end, {a.linear[i].y, p.n_out}, scratch,
                  reinterpret_cast<const uint8_t*>(next));
@@ -319,12 +310,12 @@ void PackedGluLinear(const void* args, const StepView& step, const ThreadSlot& t
   constexpr int64_t kStep = kGroupPanels * kStripTile;
   constexpr int64_t kColumns = kStep * kStripRows;
   for (int64_t s = share.begin; s < share.end; s += kStep) {
-    const int64_t end = Smaller(s + kStep, share.end);
+    const int64_t end = Least(s + kStep, share.end);
     const int64_t n = s * kStripRows;
     PackedStrips(gate, x, s, end, {a.y, gate.n_out}, scratch, up.w + s * up.strip_bytes);
     PackedStrips(up, x, s, end, {scratch.up - n, kColumns}, scratch,
                  gate.w + end * gate.strip_bytes);
-    const int64_t count = Smaller(end * kStripRows, gate.n_out) - n;
+    const int64_t count = Least(end * kStripRows, gate.n_out) - n;
     for (int64_t m = 0; m < x.rows; ++m) {
       float* y = a.y + m * gate.n_out + n;
       GluRange(a.act, y, scratch.up + m * kColumns, y, 0, count);
@@ -344,7 +335,7 @@ bool PreparePackedGlu(const void* args, const StepView& step, const ThreadSlot& 
 
 // The start of what a thread streams: later the stream itself asks for what is ahead.
 inline void WarmStrips(const LinearArgs& a, const StepView& step, int64_t strip) {
-  if (PackedRows(step, a) > kDirectRows) return;
+  if (step.rows(a.rows) > kDirectRows) return;
   const PackedForm* form = FindPackedForm(a.w.dtype);
   const std::byte* w = a.packed + strip * form->StripBytes(a.w.shape[1]);
   for (int64_t i = 0; i < kPrefetchBytes; i += 64) __builtin_prefetch(w + i, 0, 0);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/packed_types-inl.h"
+#include "kernels/packed.h"
 #include "kernels/planes.h"
 
 namespace lucid::LUCID_ISA {
@@ -26,6 +27,11 @@ struct StripShape {
   int64_t rest_scale_bytes;
   int64_t blocks() const { return whole * 8 + rest; }
 };
+inline StripShape StripShapeOf(const PackedForm& form, int64_t n_in) {
+  const int64_t rest = n_in % kPackedTile / kPackedBlock;
+  return {n_in / kPackedTile, form.TileBytes(8), form.scale_bytes(8), rest,
+          rest > 0 ? form.scale_bytes(rest) : 0};
+}
 struct TileOfStrip {
   const uint8_t* scales;
   const uint8_t* planes;
