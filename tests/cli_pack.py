@@ -102,6 +102,23 @@ class Starts(Pack):
                 self.assertEqual(self.figures(got), wanted)
                 self.assertEqual(pack.read_bytes(), good)
 
+    def test_damaged_pages_are_found_at_the_next_start(self):
+        """Whichever page of the file it is, and only what changed is read again."""
+        wanted = self.figures(self.generate())
+        [pack] = self.packs()
+        self.assertNotIn("anew", self.generate().err)
+        good = pack.read_bytes()
+        for at in range(IMAGE_OFFSET + 100, len(good), 40_009):
+            with self.subTest(at):
+                with pack.open("r+b") as file:
+                    file.seek(at)
+                    file.write(bytes(b ^ 1 for b in good[at:at + 64]))
+                got = self.generate()
+                self.assertIn("so the weights are packed anew", got.err)
+                self.assertEqual(self.figures(got), wanted)
+                self.assertEqual(pack.read_bytes(), good)
+        self.assertNotIn("anew", self.generate().err)
+
     def test_a_file_beside_the_model_is_used(self):
         beside = self.folder / "m.gguf.pack"
         self.ok("pack", self.model, "-o", beside, env=self.env)
@@ -188,7 +205,31 @@ class Command(Pack):
             complaints.append(self.fails(1, "pack", self.model, "--verify", env=self.env))
         self.assertTrue(any("is not what packing the model gives" in each for each in complaints), complaints)
 
+    def test_output_replaces_nothing_but_packed_weights(self):
+        model, notes, folder = self.model.read_bytes(), self.folder / "notes.txt", self.folder / "folder"
+        notes.write_text("mine", encoding="ascii")
+        folder.mkdir()
+        link, hard = self.folder / "link", self.folder / "hard"
+        link.symlink_to(self.model)
+        os.link(self.model, hard)
+        for target, why in ((self.model, "the model itself"), (link, "the model itself"), (hard, "the model itself"),
+                            (notes, "no packed weights"), (folder, "no regular file"), ("/dev/null", "no regular file")):
+            with self.subTest(target):
+                self.assertIn(why, self.fails(1, "pack", self.model, "-o", target, env=self.env))
+        unfinished = self.folder / "m.part"
+        self.model.rename(unfinished)
+        self.assertIn("the model itself", self.fails(1, "pack", unfinished, "-o", self.folder / "m", env=self.env))
+        self.assertEqual((unfinished.read_bytes(), notes.read_text(encoding="ascii"), pathlib.Path("/dev/null").is_char_device()),
+                         (model, "mine", True))
+        kept = self.folder / "kept.pack"
+        for _ in range(2):  # the second replaces the first
+            self.ok("pack", unfinished, "-o", kept, env=self.env)
+        self.assertEqual(self.packs(), [])
+
     def test_wrong_uses_are_told(self):
+        for whole in ("--list", "--clear"):
+            for part in (["-o", "x"], ["--verify"], ["-t", 1], [self.model]):
+                self.fails(2, "pack", whole, *part, env=self.env)
         self.assertIn("no model is named", self.fails(1, "pack", env=self.env))
         self.fails(2, "pack", "--list", "--clear", env=self.env)
         absent = self.folder / "absent.pack"

@@ -98,18 +98,25 @@ void AddPackCommand(CLI::App& root, CommandContext& context) {
   auto flags = std::make_shared<PackFlags>();
   CLI::Option* model = command->add_option("model,-m,--model", flags->model,
                                            "model: a file, a folder or a name of 'lucid models'");
-  command->add_option("-o,--output", flags->file,
-                      "the file to write, or to verify, instead of the one in $LUCID_HOME/packed");
-  command->add_option("-t,--threads", flags->threads, "threads; 0: one per physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag("--verify", flags->verify,
-                    "write nothing: pack again and compare every byte with what is there");
+  CLI::Option* output = command->add_option(
+      "-o,--output", flags->file,
+      "the file to write, or to verify, instead of the one in $LUCID_HOME/packed; of what is there "
+      "only packed weights are replaced");
+  CLI::Option* threads =
+      command->add_option("-t,--threads", flags->threads, "threads; 0: one per physical core")
+          ->check(CLI::Range(0, 1024))
+          ->capture_default_str();
+  CLI::Option* verify =
+      command->add_flag("--verify", flags->verify,
+                        "write nothing: pack again and compare every byte with what is there");
   CLI::Option* list =
       command->add_flag("--list", flags->list, "list what is kept, the last used first");
   CLI::Option* clear = command->add_flag("--clear", flags->clear, "delete all that is kept");
-  list->excludes(model)->excludes(clear);
-  clear->excludes(model);
+  list->excludes(clear);
+  for (CLI::Option* other : {model, output, threads, verify}) {
+    list->excludes(other);
+    clear->excludes(other);
+  }
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
   });

@@ -1,6 +1,9 @@
 #include "engine/pack.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "base/timer.h"
 #include "exec/packed_weights.h"
@@ -25,6 +28,30 @@ Status MakeRoom(const std::string& file, uint64_t bytes) {
   return MakePackRoom(file, bytes, limit);
 }
 
+bool IsAmong(const std::string& file, std::span<const std::string> files) {
+  return std::any_of(files.begin(), files.end(), [&file](const std::string& each) {
+    std::error_code ignored;
+    return std::filesystem::equivalent(file, each, ignored);
+  });
+}
+
+// Whether a file of that name may be written: nothing is there, or packed weights are. Nor may its
+// name while it is unfinished be that of the model.
+Status CheckReplaceable(const std::string& file, std::span<const std::string> model_files) {
+  const auto refuse = [&file](std::string_view what) {
+    return Err(ErrorCode::kInvalidArgument, "-o {} would replace {}", file, what);
+  };
+  if (IsAmong(file, model_files) || IsAmong(file + kUnfinishedPack, model_files)) {
+    return refuse("the model itself");
+  }
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(there)) return {};
+  if (!std::filesystem::is_regular_file(there)) return refuse("what is no regular file");
+  if (!IsPackedFile(file)) return refuse("a file that holds no packed weights");
+  return {};
+}
+
 // The file that a start would look at first.
 Result<std::string> FindPack(const std::string& model) {
   std::string file = PackCacheFile(PackCacheFolder(), model);
@@ -39,6 +66,7 @@ Result<std::string> FindPack(const std::string& model) {
 
 Result<PackReport> PackModel(const std::string& path, int n_threads, const std::string& file) {
   LUCID_ASSIGN_OR_RETURN(const Model model, LoadModel(path));
+  if (!file.empty()) LUCID_RETURN_IF_ERROR(CheckReplaceable(file, model.checkpoint->files()));
   ThreadPool pool(Threads(n_threads));
   const Clock::time_point start = Clock::now();
   LUCID_ASSIGN_OR_RETURN(const PackedWeights packed,
@@ -74,8 +102,7 @@ Result<PackReport> VerifyPack(const std::string& path, int n_threads, const std:
   const Plan plan = FusedPlan(model);
   const Clock::time_point start = Clock::now();
   LUCID_ASSIGN_OR_RETURN(const PackedWeights packed,
-                         PackedWeights::Open(plan, model, pool, report.file));
-  LUCID_RETURN_IF_ERROR(packed.Verify(plan, model, pool));
+                         PackedWeights::Verify(plan, model, pool, report.file));
   report.matrices = packed.matrices();
   report.bytes = packed.bytes();
   report.pack_seconds = SecondsSince(start);

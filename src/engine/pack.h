@@ -17,8 +17,9 @@ struct PackReport {
 };
 
 // Packs the model at that path (0 threads: one per physical core) and writes `file`, "" being the
-// model's in PackCacheFolder(). kUnsupported if no matrix has a packed form; kCapacity if the cache
-// is too small or another process is writing the same file; kIo.
+// model's in PackCacheFolder(). kInvalidArgument if what lies at `file` is the model or anything
+// else than packed weights; kUnsupported if no matrix has a packed form; kCapacity if the cache is
+// too small or another process is writing the same file; kIo.
 Result<PackReport> PackModel(const std::string& model, int n_threads, const std::string& file);
 
 // Compares every byte of `file`, "" being what a start would map, with what packing the model

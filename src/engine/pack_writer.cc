@@ -64,7 +64,8 @@ void PackWriter::Write() {
     return {};
   }();
   if (!status && status.error().code != ErrorCode::kCancelled) {
-    LogWarn("the packed weights are not kept for the next start: {}", status.error().message);
+    LogWarn("the packed weights are not kept for the next start: {}; --no-pack-cache does not try",
+            status.error().message);
   }
   const std::lock_guard lock(mutex_);
   done_ = true;

@@ -7,9 +7,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -17,7 +20,7 @@ namespace lucid {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'U', 'C', 'I', 'D', 'P', 'K', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 // At the beginning of the file, little endian as everything else.
 struct Header {
@@ -26,21 +29,35 @@ struct Header {
   uint32_t image_offset;
   uint64_t image_bytes;
   PackKey key;
+  uint64_t image_hash;
   uint64_t checksum;  // XXH3 of what is before it
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Header) == 56);
 
 uint64_t Checksum(const Header& header) {
   return XXH3_64bits(&header, offsetof(Header, checksum));
 }
 
-Header MakeHeader(const PackKey& key, size_t image_bytes) {
+// Whole huge pages at once: the kernel then keeps the file in such pages where it can.
+constexpr size_t kPartBytes = size_t{8} << 20;
+
+size_t PartsOf(size_t image_bytes) {
+  return (image_bytes + kPartBytes - 1) / kPartBytes;
+}
+
+// XXH3 of the hashes of an image's parts, which all threads can compute at once.
+uint64_t ImageHash(const std::vector<uint64_t>& parts) {
+  return XXH3_64bits(parts.data(), parts.size() * sizeof(parts[0]));
+}
+
+Header MakeHeader(const PackKey& key, size_t image_bytes, uint64_t image_hash) {
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
   header.image_offset = kImageOffset;
   header.image_bytes = image_bytes;
   header.key = key;
+  header.image_hash = image_hash;
   header.checksum = Checksum(header);
   return header;
 }
@@ -76,6 +93,7 @@ class PartFile {
         opened.st_dev != named.st_dev || opened.st_ino != named.st_ino) {
       return false;
     }
+    if (!S_ISREG(opened.st_mode)) return Err(ErrorCode::kIo, "{} is no regular file", name_);
     mine_ = true;
     return true;
   }
@@ -126,8 +144,24 @@ class PartFile {
   bool mine_ = false;
 };
 
-// Whole huge pages at once: the kernel then keeps the file in such pages where it can.
-constexpr size_t kWriteBytes = size_t{8} << 20;
+// Nanoseconds that say, as part of a file's time, that its image has this hash.
+long CheckedNote(const Header& header) {
+  return static_cast<long>(header.checksum % 1'000'000'000);
+}
+
+bool IsNoted(const std::string& path, const Header& header) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && info.st_mtim.tv_nsec == CheckedNote(header);
+}
+
+// Without effect on a file of another user.
+void Note(const std::string& path, const Header& header) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return;
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+                             {.tv_sec = info.st_mtim.tv_sec, .tv_nsec = CheckedNote(header)}};
+  ::utimensat(AT_FDCWD, path.c_str(), times, 0);
+}
 
 }  // namespace
 
@@ -137,9 +171,12 @@ Result<MmapFile> OpenPackedFile(const std::string& path, const PackKey& key, siz
   Header header{};
   if (size < sizeof(header)) return Err(ErrorCode::kInvalidFile, "{} is cut off", path);
   std::memcpy(&header, file.bytes().data(), sizeof(header));
-  const Header wanted = MakeHeader(key, image_bytes);
+  const Header wanted = MakeHeader(key, image_bytes, header.image_hash);
   if (std::memcmp(header.magic, wanted.magic, sizeof(header.magic)) != 0) {
     return Err(ErrorCode::kInvalidFile, "{} holds no packed weights", path);
+  }
+  if (header.version != kVersion) {
+    return Err(ErrorCode::kInvalidFile, "{} was made by another version of lucid", path);
   }
   if (header.checksum != Checksum(header)) {
     return Err(ErrorCode::kInvalidFile, "{} is damaged", path);
@@ -155,20 +192,48 @@ Result<MmapFile> OpenPackedFile(const std::string& path, const PackKey& key, siz
   return file;
 }
 
+Status CheckImage(const MmapFile& file, ThreadPool& pool, bool anyway) {
+  Header header{};
+  std::memcpy(&header, file.bytes().data(), sizeof(header));
+  if (!anyway && IsNoted(file.path(), header)) return {};
+  const std::span<const std::byte> image = file.bytes().subspan(kImageOffset);
+  std::vector<uint64_t> parts(PartsOf(image.size()));
+  std::atomic<size_t> next{0};
+  pool.Run([&](int) {
+    for (size_t i = next++; i < parts.size(); i = next++) {
+      const size_t at = i * kPartBytes;
+      parts[i] = XXH3_64bits(image.data() + at, std::min(kPartBytes, image.size() - at));
+    }
+  });
+  if (ImageHash(parts) != header.image_hash) {
+    return Err(ErrorCode::kInvalidFile, "{} is damaged", file.path());
+  }
+  Note(file.path(), header);
+  return {};
+}
+
+bool IsPackedFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[sizeof(kMagic)] = {};
+  return file.read(magic, sizeof(magic)) && std::memcmp(magic, kMagic, sizeof(kMagic)) == 0;
+}
+
 Result<bool> WritePackedFile(const std::string& path, const PackKey& key,
                              std::span<const std::byte> image,
                              const std::function<bool(size_t)>& go_on) {
-  PartFile part(path + ".part");
+  PartFile part(path + kUnfinishedPack);
   LUCID_ASSIGN_OR_RETURN(const bool mine, part.Open());
   if (!mine) return false;
   LUCID_RETURN_IF_ERROR(part.Reserve(kImageOffset + image.size()));
+  std::vector<uint64_t> hashes;
   for (size_t done = 0; done < image.size();) {
-    const size_t n = std::min(kWriteBytes, image.size() - done);
+    const size_t n = std::min(kPartBytes, image.size() - done);
+    hashes.push_back(XXH3_64bits(image.data() + done, n));
     LUCID_RETURN_IF_ERROR(part.WriteAt(kImageOffset + done, image.subspan(done, n)));
     done += n;
     if (!go_on(done)) return Err(ErrorCode::kCancelled, "{} was not finished", path);
   }
-  const Header header = MakeHeader(key, image.size());
+  const Header header = MakeHeader(key, image.size(), ImageHash(hashes));
   LUCID_RETURN_IF_ERROR(part.WriteAt(0, std::as_bytes(std::span(&header, 1))));
   LUCID_RETURN_IF_ERROR(part.RenameTo(path));
   return true;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 constexpr PackKey kKey{0x0123456789abcdef, 42};
-constexpr size_t kHeaderBytes = 48;
+constexpr size_t kHeaderBytes = 56;
 
 bool GoOn(size_t) {
   return true;
@@ -91,6 +91,59 @@ TEST_F(PackedFileTest, EveryChangedBitOfTheHeaderIsRefused) {
   }
   file.seekp(0).write(header.data(), kHeaderBytes).flush();
   EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(PackedFileTest, AFileOfAnotherVersionIsToldApart) {
+  Write();
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\1');
+  EXPECT_THAT(Complaint(), HasSubstr("another version of lucid"));
+}
+
+TEST_F(PackedFileTest, EveryDamagedByteOfTheImageIsFound) {
+  image_.resize(size_t{20} << 20, std::byte{5});  // three parts, the last one shorter
+  Write();
+  ThreadPool pool(2);
+  const auto check = [&](bool anyway) {
+    return CheckImage(OpenPackedFile(path_, kKey, image_.size()).value(), pool, anyway);
+  };
+  ASSERT_TRUE(check(false));
+  for (const size_t at : {size_t{0}, (size_t{8} << 20) - 1, size_t{8} << 20, image_.size() - 1}) {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    const auto place = static_cast<std::streamoff>(kImageOffset + at);
+    file.seekp(place).put(static_cast<char>(image_[at] ^ std::byte{64})).flush();
+    const Status damaged = check(false);
+    ASSERT_FALSE(damaged) << at;
+    EXPECT_EQ(damaged.error().code, ErrorCode::kInvalidFile);
+    EXPECT_THAT(damaged.error().message, HasSubstr(path_ + " is damaged"));
+    file.seekp(place).put(static_cast<char>(image_[at])).flush();
+    EXPECT_TRUE(check(false)) << at;
+  }
+}
+
+TEST_F(PackedFileTest, AnImageThatWasRightIsReadAgainOnlyIfAsked) {
+  Write();
+  ThreadPool pool(1);
+  const auto check = [&](bool anyway) {
+    return CheckImage(OpenPackedFile(path_, kKey, image_.size()).value(), pool, anyway);
+  };
+  ASSERT_TRUE(check(false));
+  const fs::file_time_type noted = fs::last_write_time(path_);
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(kImageOffset))
+      .put('x');
+  EXPECT_FALSE(check(false));  // its time has changed with it
+  fs::last_write_time(path_, noted);
+  EXPECT_TRUE(check(false));
+  EXPECT_FALSE(check(true));
+}
+
+TEST_F(PackedFileTest, KnowsPackedFilesByTheirBeginning) {
+  Write();
+  EXPECT_TRUE(IsPackedFile(path_));
+  EXPECT_FALSE(IsPackedFile(folder_.File("absent")));
+  EXPECT_FALSE(IsPackedFile(folder_.path()));
+  EXPECT_FALSE(IsPackedFile(folder_.Put("short", "LUCIDPK")));
+  EXPECT_FALSE(IsPackedFile(folder_.Put("other", "GGUF and much more")));
 }
 
 TEST_F(PackedFileTest, AFileThatIsWrittenByAnotherProcessIsLeftAlone) {

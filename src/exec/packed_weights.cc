@@ -273,8 +273,8 @@ PackedWeights PackedWeights::Outline(const Plan& plan, const Model& model, bool 
   return packed;
 }
 
-Result<PackedWeights> PackedWeights::Open(const Plan& plan, const Model& model, ThreadPool& pool,
-                                          const std::string& file) {
+Result<PackedWeights> PackedWeights::Map(const Plan& plan, const Model& model, ThreadPool& pool,
+                                         const std::string& file) {
   const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
   PackedWeights packed(plan, model, matrices);
   LUCID_ASSIGN_OR_RETURN(packed.map_, OpenPackedFile(file, packed.key_, packed.bytes_));
@@ -283,6 +283,13 @@ Result<PackedWeights> PackedWeights::Open(const Plan& plan, const Model& model, 
     return Err(ErrorCode::kInvalidFile, "{} does not hold this model's weights", file);
   }
   packed.SetPlaces(matrices);
+  return packed;
+}
+
+Result<PackedWeights> PackedWeights::Open(const Plan& plan, const Model& model, ThreadPool& pool,
+                                          const std::string& file) {
+  LUCID_ASSIGN_OR_RETURN(PackedWeights packed, Map(plan, model, pool, file));
+  LUCID_RETURN_IF_ERROR(CheckImage(packed.map_, pool, /*anyway=*/false));
   return packed;
 }
 
@@ -310,18 +317,25 @@ Result<bool> PackedWeights::Write(const std::string& path,
   return WritePackedFile(path, key_, image(), go_on);
 }
 
-Status PackedWeights::Verify(const Plan& plan, const Model& model, ThreadPool& pool) const {
+Result<PackedWeights> PackedWeights::Verify(const Plan& plan, const Model& model, ThreadPool& pool,
+                                            const std::string& file) {
+  LUCID_ASSIGN_OR_RETURN(PackedWeights packed, Map(plan, model, pool, file));
   const std::vector<Matrix> matrices = MatricesOf(plan, model.weights);
+  const std::byte* image = packed.image().data();
   std::atomic<size_t> first{matrices.size()};  // of those that differ
   ForAllStrips(matrices, pool, [&](size_t i, int64_t begin, int64_t end) {
     std::vector<std::byte> scratch;
-    if (StripsFit(matrices[i], begin, end, image().data(), scratch)) return;
+    if (StripsFit(matrices[i], begin, end, image, scratch)) return;
     for (size_t least = first; i < least && !first.compare_exchange_weak(least, i);) {
     }
   });
-  if (first == matrices.size()) return {};
-  return Err(ErrorCode::kInvalidFile, "{} is damaged: {} is not what packing the model gives",
-             file(), matrices[first].name);
+  if (first < matrices.size()) {
+    return Err(ErrorCode::kInvalidFile, "{} is damaged: {} is not what packing the model gives",
+               file, matrices[first].name);
+  }
+  // Nor may the bytes between them be others: the file is what was written, or it is not right.
+  LUCID_RETURN_IF_ERROR(CheckImage(packed.map_, pool, /*anyway=*/true));
+  return packed;
 }
 
 }  // namespace lucid

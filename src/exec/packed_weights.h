@@ -37,8 +37,8 @@ class PackedWeights {
   // Of the same matrices the sizes alone: places are set, and must not be read.
   static PackedWeights Outline(const Plan& plan, const Model& model, bool with_quantised = true);
   // Maps a file that Write made from this model, its files unchanged since. kNotFound if it is
-  // absent, kInvalidFile if it is another or damaged; of the image one strip of each matrix is
-  // compared with the model.
+  // absent, kInvalidFile if it is another or damaged: one strip of each matrix is compared with the
+  // model, and the whole image with its hash, unless that was done since the file last changed.
   static Result<PackedWeights> Open(const Plan& plan, const Model& model, ThreadPool& pool,
                                     const std::string& file);
   // Opens the first of `files` that can be, and packs where none can. One that is there and does
@@ -59,11 +59,15 @@ class PackedWeights {
   // Keeps the image in a file that Load takes; as WritePackedFile.
   Result<bool> Write(const std::string& path, const std::function<bool(size_t)>& go_on) const;
 
-  // Packs every matrix anew and compares. kInvalidFile names the first that differs.
-  Status Verify(const Plan& plan, const Model& model, ThreadPool& pool) const;
+  // As Open without that one comparison with the hash, then packs every matrix anew and compares
+  // all of them. kInvalidFile names the first that differs.
+  static Result<PackedWeights> Verify(const Plan& plan, const Model& model, ThreadPool& pool,
+                                      const std::string& file);
 
  private:
   PackedWeights(const Plan& plan, const Model& model, const std::vector<Matrix>& matrices);
+  static Result<PackedWeights> Map(const Plan& plan, const Model& model, ThreadPool& pool,
+                                   const std::string& file);
   void SetPlaces(const std::vector<Matrix>& matrices);
   std::span<const std::byte> image() const;
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 #include <filesystem>
 
 #include "base/env.h"
@@ -102,7 +103,11 @@ Status MakePackRoom(const std::string& file, uint64_t bytes, uint64_t limit) {
 }
 
 void TouchPack(const std::string& file) {
-  ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return;
+  const timespec now{.tv_sec = std::time(nullptr), .tv_nsec = info.st_mtim.tv_nsec};
+  const timespec times[2] = {now, now};
+  ::utimensat(AT_FDCWD, file.c_str(), times, 0);
 }
 
 }  // namespace lucid

@@ -38,7 +38,8 @@ Result<uint64_t> PackCacheLimit();
 // the disk would not have as much again left; kIo.
 Status MakePackRoom(const std::string& file, uint64_t bytes, uint64_t limit);
 
-// Notes that the file was used now.
+// Notes that the file was used now. The fraction of a second of its time stays: it says what is
+// known of the file's content (exec/packed_file.h).
 void TouchPack(const std::string& file);
 
 }  // namespace lucid
