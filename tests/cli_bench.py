@@ -9,10 +9,10 @@ import e2e
 from e2e import STORIES, Case
 
 FIELDS = {"build_commit", "build_version", "cpu_info", "isa", "model_filename", "model_type", "model_size", "model_n_params",
-          "n_batch", "n_threads", "type_k", "type_v", "kv_block_size", "n_prompt", "n_gen", "n_depth", "n_seqs", "test_time",
+          "n_batch", "n_threads", "n_threads_batch", "type_k", "type_v", "kv_block_size", "n_prompt", "n_gen", "n_depth", "n_seqs", "test_time",
           "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "median_ts", "samples_ns", "samples_ts", "numerics",
           "limit_ts", "limit_fraction", "limit_by", "limit_weight_bytes", "limit_kv_bytes", "limit_macs",
-          "read_bytes_per_second", "peak_macs_per_second", "peak_unit", "limit_assumes"}
+          "read_bytes_per_second", "peak_macs_per_second", "peak_unit", "limit_assumes", "limit_disturbance"}
 BENCH = ["bench", "-m", STORIES, "-t", 1, "-r", 3]
 
 
@@ -49,6 +49,25 @@ class Bench(Case):
         rows = self.ok(*BENCH, "-p", 8, "-n", 0, "-ctk", "int8,f32", "-ctv", "bf16", "--isa", "generic", "-o", "json").json()
         self.assertEqual([(r["type_k"], r["type_v"], r["isa"]) for r in rows], [("int8", "bf16", "generic"), ("f32", "bf16", "generic")])
 
+    def test_the_limit_is_of_what_the_kernels_multiply(self):
+        quantised = e2e.SHARED / "fixtures" / "gguf" / "models" / "stories_llama.q4_0.gguf"
+        for model, flags, numerics, assumes in ((quantised, [], "default", "activations of 8 bits"),
+                                                (quantised, ["--numerics", "fast"], "fast", "activations of 8 bits"),
+                                                (quantised, ["--numerics", "float"], "float", "activations of 32 bits"),
+                                                (quantised, ["--backend", "reference"], "reference", "activations of 32 bits"),
+                                                (STORIES, ["--numerics", "float"], "float", "activations of 32 bits")):
+            with self.subTest(flags):
+                [row] = self.ok("bench", "-m", model, "-t", 1, "-r", 1, "-p", 0, "-n", 4, "-o", "json", *flags).json()
+                self.assertEqual((row["numerics"], row["limit_assumes"]), (numerics, assumes))
+                if assumes.endswith(" 32 bits"):
+                    self.assertTrue(row["peak_unit"].startswith("float32 "), row["peak_unit"])
+
+    def test_threads_of_prompts_and_pages(self):
+        ran = self.ok(*BENCH, "-p", 8, "-n", 4, "--threads-batch", 2, "--huge-pages", "off", "--numa", "distribute", "-o", "json")
+        self.assertEqual({(r["n_threads"], r["n_threads_batch"]) for r in ran.json()}, {(1, 2)})
+        self.assertIn("measuring how fast 2 threads read", ran.err)  # for the prompt's limit
+        self.assertIn("| 1/2 |", self.ok(*BENCH, "-p", 8, "-n", 0, "-tb", 2).out)
+
     def test_csv(self):
         out = self.ok(*BENCH, "-p", "16,32", "-n", 0, "-b", "8,64", "-o", "csv").out
         rows = list(csv.DictReader(io.StringIO(out)))
@@ -68,7 +87,7 @@ class Bench(Case):
         self.assertRegex(ran.err, r"\| blk\.\*\.attn_q \| \w+ \| \d+ x \d+ \| \d+ \| \S+\.generic \|")
         self.assertRegex(ran.err, r"\| attention \| 5 \| attention\.generic \|")
         self.assertIn("there is no ", ran.err)  # figures stored by lucid limits
-        self.assertRegex(ran.err, r"measuring how fast 1 threads read [\d.]+ MB")
+        self.assertRegex(ran.err, r"measuring how fast 1 thread reads [\d.]+ MB")
 
     def test_every_ceiling_names_what_runs(self):
         """Below a ceiling, the row and every kernel are of it or of a set under it, and no table under it is passed over for an op that it has."""
@@ -77,7 +96,8 @@ class Bench(Case):
         for i, ceiling in enumerate(used[:-1]):
             ran = self.ok(*BENCH, "-r", 1, "-p", 8, "-n", 2, "-v", "-o", "json", env={"LUCID_ISA": ceiling["isa"]})
             self.assertEqual({r["isa"] for r in ran.json()}, {ceiling["isa"]})
-            self.assertEqual({r["limit_assumes"] for r in ran.json()}, {"activations of 8 bits"})
+            bits = 16 if any(re.search(r"dense_linear\.avx512bf16", line) for line in ran.err.splitlines() if "wants" not in line) else 32
+            self.assertEqual({r["limit_assumes"] for r in ran.json()}, {f"activations of {bits} bits"})  # of a model in BF16
             cells = [[c.strip() for c in line.split("|")[1:-1]] for line in ran.err.splitlines() if line.startswith("| ")]
             kernels = {row[2 if len(row) == 4 else 4]: row[-1] for row in cells} # name: who refused
             kernels = {k: refused for k, refused in kernels.items() if "." in k}

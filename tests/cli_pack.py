@@ -193,7 +193,7 @@ class Command(Pack):
         self.assertEqual(self.packs(), [])
         self.assertIn("there are no packed weights", self.fails(1, "pack", self.model, "--verify", env=self.env))
 
-    def test_verify_finds_what_a_start_does_not_look_at(self):
+    def test_verify_finds_any_damage(self):
         self.ok("pack", self.model, env=self.env)
         [pack] = self.packs()
         good = bytearray(pack.read_bytes())

@@ -117,7 +117,8 @@ const std::vector<std::string>& HardwareNames() {
 
 Result<Hardware> HardwareOf(const Machine& machine, int threads, int64_t bytes, bool eight_bits) {
   const ReadSpeed* read = FindRead(machine, bytes, threads);
-  const std::optional<ArithmeticPeak> peak = BestArithmetic(machine.peaks, threads, eight_bits);
+  const std::optional<ArithmeticPeak> peak =
+      BestArithmetic(machine.peaks, threads, eight_bits ? Factors::kInt8 : Factors::kInt8Pairs);
   if (read == nullptr || !peak) {
     return Err(ErrorCode::kNotFound,
                "there are no figures of {} for {} threads; 'lucid limits' measures them",

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "account/limit.h"
 #include "base/result.h"
 #include "exec/runner.h"
 #include "models/weights.h"
@@ -34,6 +35,12 @@ struct OpKernel {
 };
 // In the order in which a step first uses them.
 std::vector<OpKernel> OpKernels(const Runner& runner);
+
+// What the bound kernels multiply in most of a step's products of matrices: 8-bit integers where a
+// quantised matrix is packed (bfloat16 where prompts go to tiles of AMX), bfloat16 pairs where
+// kernels of such a CPU have a packed BF16 one, and else float32.
+Factors FactorsOf(const Runner& runner, const Weights& weights, const Workload& work,
+                  bool of_prompt);
 
 struct IsaStatus {
   std::string isa;

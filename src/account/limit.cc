@@ -48,12 +48,15 @@ Result<int64_t> TokenBytesOfModel(const std::string& path) {
 }
 
 std::optional<ArithmeticPeak> BestArithmetic(std::span<const ComputePeak> peaks, int threads,
-                                             bool eight_bits) {
+                                             Factors least) {
   std::optional<ArithmeticPeak> best;
   for (const ComputePeak& peak : peaks) {
-    const bool halved = peak.numbers == "int8" && !eight_bits;
+    const bool bytes = peak.numbers == "int8";
+    const bool enough = bytes ? least >= Factors::kInt8Pairs
+                              : peak.numbers == "float32" || least >= Factors::kBfloat16;
+    const bool halved = bytes && least == Factors::kInt8Pairs;
     const double rate = halved ? peak.macs_per_second / 2 : peak.macs_per_second;
-    if (peak.threads != threads || (best && rate <= best->macs_per_second)) continue;
+    if (peak.threads != threads || !enough || (best && rate <= best->macs_per_second)) continue;
     best = {rate, peak.numbers + (halved ? " x 2 " : " ") + peak.isa};
   }
   return best;

@@ -33,15 +33,17 @@ int64_t TokenBytes(const Plan& plan, std::span<const DType> weight_dtypes);
 // The same of a model file; errors as LoadModel.
 Result<int64_t> TokenBytesOfModel(const std::string& path);
 
-// The fastest arithmetic of so many threads that keeps at least 16 bits of an activation, or with
-// `eight_bits` 8: then products of 8 bits count as they are, else half, since an activation of 16
-// bits takes two of them.
+// What kernels multiply, from the most bits to the fewest. Pairs: activations of 16 bits, each of
+// which takes two products of 8.
+enum class Factors : int8_t { kFloat32, kBfloat16, kInt8Pairs, kInt8 };
+
+// The fastest arithmetic of so many threads whose factors have the bits of `least` or more.
 struct ArithmeticPeak {
   double macs_per_second = 0;
   std::string unit;  // "bfloat16 avx512bf16", "int8 x 2 avx512vnni"
 };
 std::optional<ArithmeticPeak> BestArithmetic(std::span<const ComputePeak> peaks, int threads,
-                                             bool eight_bits);
+                                             Factors least);
 
 struct MachineSpeed {
   double bytes_per_second = 0;

@@ -126,18 +126,22 @@ TEST(GenerationLimit, OfManyStepsIsThatOfTheMiddleOne) {
   EXPECT_NEAR(many, middle, middle * 0.01);
 }
 
-TEST(BestArithmetic, HalvesProductsOfEightBitsUnlessTheyAreEnough) {
-  const std::vector<ComputePeak> peaks = {{"float32", "avx512", 2, 250e9},
-                                          {"bfloat16", "avx512bf16", 2, 500e9},
-                                          {"int8", "avx512vnni", 2, 900e9},
-                                          {"int8", "amx", 1, 4000e9}};
-  EXPECT_EQ(BestArithmetic(peaks, 2, false)->unit, "bfloat16 avx512bf16");
-  EXPECT_EQ(BestArithmetic(peaks, 2, false)->macs_per_second, 500e9);
-  EXPECT_EQ(BestArithmetic(peaks, 2, true)->unit, "int8 avx512vnni");
-  EXPECT_EQ(BestArithmetic(peaks, 2, true)->macs_per_second, 900e9);
-  EXPECT_EQ(BestArithmetic(peaks, 1, false)->unit, "int8 x 2 amx");
-  EXPECT_EQ(BestArithmetic(peaks, 1, false)->macs_per_second, 2000e9);
-  EXPECT_FALSE(BestArithmetic(peaks, 4, true));
+TEST(BestArithmetic, IsTheFastestWithEnoughBits) {
+  const std::vector<ComputePeak> peaks = {
+      {"float32", "avx512", 2, 250e9},  {"bfloat16", "avx512bf16", 2, 500e9},
+      {"int8", "avx512vnni", 2, 900e9}, {"float32", "avx2", 1, 120e9},
+      {"int8", "generic", 1, 30e9},     {"int8", "amx", 4, 4000e9}};
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kFloat32)->unit, "float32 avx512");
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kBfloat16)->unit, "bfloat16 avx512bf16");
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kBfloat16)->macs_per_second, 500e9);
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kInt8)->unit, "int8 avx512vnni");
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kInt8)->macs_per_second, 900e9);
+  EXPECT_EQ(BestArithmetic(peaks, 2, Factors::kInt8Pairs)->unit, "bfloat16 avx512bf16");
+  EXPECT_EQ(BestArithmetic(peaks, 1, Factors::kInt8)->unit, "float32 avx2");
+  EXPECT_EQ(BestArithmetic(peaks, 4, Factors::kInt8Pairs)->unit, "int8 x 2 amx");
+  EXPECT_EQ(BestArithmetic(peaks, 4, Factors::kInt8Pairs)->macs_per_second, 2000e9);
+  EXPECT_FALSE(BestArithmetic(peaks, 4, Factors::kBfloat16));
+  EXPECT_FALSE(BestArithmetic(peaks, 8, Factors::kInt8));
 }
 
 }  // namespace

@@ -215,6 +215,14 @@ bool IsThisMachine(const Machine& machine) {
          machine.cores == PhysicalCoreCount();
 }
 
+double Disturbance(const Machine& machine) {
+  return machine.steal + machine.other_load;
+}
+
+std::string ThreadsText(int threads) {
+  return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
+}
+
 const ReadSpeed* FindRead(const Machine& machine, int64_t bytes, int threads) {
   const ReadSpeed* best = nullptr;
   double best_distance = 0;

@@ -85,8 +85,17 @@ Status SaveMachine(const Machine& machine, const std::string& path);
 
 // The model name that the system gives, or "unknown".
 std::string CpuModelName();
-// Whether it was measured on a machine like this one: same CPU model, as many CPUs and cores.
+// Whether it was measured on a machine like this one: same CPU model, as many CPUs and cores that
+// this process may use.
 bool IsThisMachine(const Machine& machine);
+
+// The fraction of all CPU time that a hypervisor and other processes took while it was measured.
+// Above kMostDisturbance its figures say little about the machine.
+double Disturbance(const Machine& machine);
+inline constexpr double kMostDisturbance = 0.05;
+
+// "1 thread", "2 threads".
+std::string ThreadsText(int threads);
 
 // The fastest reading with so many threads from a buffer that caches treat like one of `bytes`
 // bytes: of about that size, or, like it, at least eight times the level-3 cache. nullptr if there

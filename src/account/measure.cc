@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,6 +102,27 @@ Result<Buffer> TakeMemory(int64_t bytes, bool huge_pages, ThreadPool& pool) {
   return buffer;
 }
 
+// What there is time for.
+class Budget {
+ public:
+  explicit Budget(double seconds) : seconds_(seconds) {}
+
+  bool spent() const { return SecondsSince(start_) >= seconds_; }
+  // Whether that figure may still be begun; if not, its name is kept for the note.
+  bool Allows(std::string figure) {
+    if (!spent()) return true;
+    left_out_.push_back(std::move(figure));
+    return false;
+  }
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  const double seconds_;
+  std::vector<std::string> left_out_;
+};
+constexpr double kEndless = std::numeric_limits<double>::infinity();
+
 struct ReadLoop {
   const ProbeTable* table = nullptr;
   const Probe* probe = nullptr;
@@ -143,11 +166,13 @@ std::vector<double> ReadSpeeds(const ReadLoop& loop, const Buffer& buffer, Threa
   return speeds;
 }
 
-// The fastest of the loops. The order in which they came out is left in `loops`, fastest first.
+// The fastest of the loops, or of those that there is time for. The order in which they came out is
+// left in `loops`, fastest first.
 ReadSpeed FastestRead(std::vector<ReadLoop>& loops, const Buffer& buffer, ThreadPool& pool,
-                      bool huge_pages, int passes) {
+                      bool huge_pages, int passes, const Budget& budget) {
   std::vector<std::pair<ReadSpeed, ReadLoop>> results;
   for (const ReadLoop& loop : loops) {
+    if (!results.empty() && budget.spent()) break;
     const std::vector<double> speeds = ReadSpeeds(loop, buffer, pool, passes);
     results.push_back({ReadSpeed{.bytes = static_cast<int64_t>(buffer.size()),
                                  .threads = pool.size(),
@@ -198,13 +223,17 @@ double ProbeRate(const Probe& probe, const void* operands, ThreadPool& pool) {
   return static_cast<double>(iterations * probe.work * pool.size()) / seconds;
 }
 
-std::vector<ComputePeak> PeaksOn(ThreadPool& pool) {
+std::vector<ComputePeak> PeaksOn(ThreadPool& pool, Budget& budget) {
   const std::vector<Buffer> operands = MakeOperands();
   std::vector<ComputePeak> peaks;
   for (const ProbeStatus& status : ProbeStatuses()) {
     if (!status.refused.empty()) continue;
     for (const Probe& probe : status.table->probes) {
       if (probe.kind == ProbeKind::kRead || probe.kind == ProbeKind::kClock) continue;
+      if (!budget.Allows(fmt::format("{} {} with {}", Name(probe.kind), status.table->isa,
+                                     ThreadsText(pool.size())))) {
+        continue;
+      }
       const auto operand =
           static_cast<size_t>(static_cast<int>(probe.kind) - static_cast<int>(ProbeKind::kFloat));
       peaks.push_back({.numbers = std::string(Name(probe.kind)),
@@ -260,20 +289,28 @@ int64_t L3Bytes() {
 // Reads of the model-sized and of the large buffer with each of the pools. The loops that did best
 // on the first are tried on the second, which takes ten times as long.
 Status MeasureReads(std::vector<std::unique_ptr<ThreadPool>>& pools, int64_t model_bytes,
-                    int64_t large_bytes, std::vector<ReadSpeed>& reads) {
+                    int64_t large_bytes, std::vector<ReadSpeed>& reads, Budget& budget) {
   constexpr size_t kTriedOnLarge = 2;
   for (const bool huge_pages : {true, false}) {
-    LUCID_ASSIGN_OR_RETURN(const Buffer model, TakeMemory(model_bytes, huge_pages, *pools.back()));
-    Buffer large;
-    if (large_bytes > model_bytes) {
-      LUCID_ASSIGN_OR_RETURN(large, TakeMemory(large_bytes, huge_pages, *pools.back()));
-    }
+    const auto allowed = [&](int64_t bytes, const ThreadPool& pool) {
+      return budget.Allows(fmt::format("reading {} bytes in {} pages with {}", bytes,
+                                       huge_pages ? "huge" : "4 KB", ThreadsText(pool.size())));
+    };
+    Buffer model, large;  // taken with the first reading of them that there is time for
     for (const std::unique_ptr<ThreadPool>& pool : pools) {
       std::vector<ReadLoop> loops = ReadLoops();
-      reads.push_back(FastestRead(loops, model, *pool, huge_pages, kReadPasses));
-      if (large.size() == 0) continue;
+      if (allowed(model_bytes, *pool)) {
+        if (model.size() == 0) {
+          LUCID_ASSIGN_OR_RETURN(model, TakeMemory(model_bytes, huge_pages, *pools.back()));
+        }
+        reads.push_back(FastestRead(loops, model, *pool, huge_pages, kReadPasses, budget));
+      }
+      if (large_bytes <= model_bytes || !allowed(large_bytes, *pool)) continue;
+      if (large.size() == 0) {
+        LUCID_ASSIGN_OR_RETURN(large, TakeMemory(large_bytes, huge_pages, *pools.back()));
+      }
       loops.resize(std::min(loops.size(), kTriedOnLarge));
-      reads.push_back(FastestRead(loops, large, *pool, huge_pages, kLargePasses));
+      reads.push_back(FastestRead(loops, large, *pool, huge_pages, kLargePasses, budget));
     }
   }
   return {};
@@ -302,17 +339,19 @@ Result<ReadSpeed> MeasureRead(int64_t bytes, int threads, bool huge_pages) {
   bytes = BufferBytes(bytes, threads, AvailableMemory());
   LUCID_ASSIGN_OR_RETURN(const Buffer buffer, TakeMemory(bytes, huge_pages, pool));
   return FastestRead(loops, buffer, pool, huge_pages,
-                     bytes > kDefaultModelBytes ? kLargePasses : kReadPasses);
+                     bytes > kDefaultModelBytes ? kLargePasses : kReadPasses, Budget(kEndless));
 }
 
 std::vector<ComputePeak> MeasurePeaks(int threads) {
   ThreadPool pool(threads);
-  return PeaksOn(pool);
+  Budget budget(kEndless);
+  return PeaksOn(pool, budget);
 }
 
 Result<Machine> MeasureMachine(const MeasureOptions& options) {
   const Clock::time_point start = Clock::now();
   const CpuTimeWatch watch;
+  Budget budget(options.most_seconds);
   Machine machine;
   machine.cpu = CpuModelName();
   machine.cpus = AllowedCpuCount();
@@ -326,18 +365,23 @@ Result<Machine> MeasureMachine(const MeasureOptions& options) {
   };
   std::vector<std::unique_ptr<ThreadPool>> pools;
   for (const int threads : options.threads.empty() ? DefaultThreads() : options.threads) {
-    say(fmt::format("arithmetic with {} threads", threads));
+    say("arithmetic with " + ThreadsText(threads));
     pools.push_back(std::make_unique<ThreadPool>(threads));
     machine.clocks.push_back({threads, ClockHertz(*pools.back())});
     if (threads > 1) machine.barriers.push_back({threads, BarrierSeconds(*pools.back())});
-    for (ComputePeak& peak : PeaksOn(*pools.back())) machine.peaks.push_back(std::move(peak));
+    for (ComputePeak& peak : PeaksOn(*pools.back(), budget))
+      machine.peaks.push_back(std::move(peak));
   }
   say("reading memory");
   const int most = pools.back()->size();
   const int64_t model_bytes =
       AffordableWithNote(options.model_bytes, most, "model-sized", machine.notes);
   const int64_t large_bytes = AffordableWithNote(options.large_bytes, most, "large", machine.notes);
-  LUCID_RETURN_IF_ERROR(MeasureReads(pools, model_bytes, large_bytes, machine.reads));
+  LUCID_RETURN_IF_ERROR(MeasureReads(pools, model_bytes, large_bytes, machine.reads, budget));
+  if (!budget.left_out().empty()) {
+    machine.notes.push_back(
+        fmt::format("not measured for want of time: {}", fmt::join(budget.left_out(), ", ")));
+  }
   for (const ProbeStatus& status : ProbeStatuses()) {
     if (status.refused.empty()) continue;
     machine.refused.push_back({std::string(status.table->isa), status.refused});

@@ -20,11 +20,13 @@ struct MeasureOptions {
   int64_t model_bytes = kDefaultModelBytes;  // a buffer as large as what one token reads
   int64_t large_bytes = kLargeBytes;         // and one that no cache holds
   std::vector<int> threads;                  // empty: 1, 2, some up to all cores
+  double most_seconds = 15;                  // after which no figure is begun
   // Called before each part with its name.
   std::function<void(std::string_view part)> progress;
 };
 
-// Under 20 s. A buffer that half of the available memory does not hold is made smaller, and a note
+// Under 20 s; on a machine that has no time for all figures the rest is left out, and a note names
+// it. A buffer that half of the available memory does not hold is made smaller, and a note
 // says so. kCapacity if the system gives less than it promised.
 Result<Machine> MeasureMachine(const MeasureOptions& options);
 

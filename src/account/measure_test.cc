@@ -43,6 +43,22 @@ TEST(Measure, FillsAMachine) {
   }
 }
 
+TEST(Measure, LeavesOutWhatThereIsNoTimeForAndSaysSo) {
+  MeasureOptions options;
+  options.model_bytes = 1 << 20;
+  options.large_bytes = 4 << 20;
+  options.threads = {1, 2};
+  options.most_seconds = 0;
+  const Machine machine = MeasureMachine(options).value();
+  EXPECT_TRUE(machine.reads.empty());
+  EXPECT_TRUE(machine.peaks.empty());
+  EXPECT_EQ(machine.clocks.size(), 2u);  // which name the columns
+  ASSERT_EQ(machine.notes.size(), 1u);
+  EXPECT_THAT(machine.notes[0], HasSubstr("not measured for want of time: "));
+  EXPECT_THAT(machine.notes[0], HasSubstr("float32 generic with 1 thread, "));
+  EXPECT_THAT(machine.notes[0], HasSubstr("reading 1048576 bytes in huge pages with 2 threads, "));
+}
+
 TEST(BufferBytes, AreWholePagesOfHalfTheMemoryAtMost) {
   EXPECT_EQ(BufferBytes(10'000, 1, 1 << 20), 8192);
   EXPECT_EQ(BufferBytes(int64_t{1} << 40, 1, 1 << 20), 1 << 19);
@@ -63,12 +79,12 @@ TEST(PeakSource, MeasuresWhatItLacksOnceAndSaysWhy) {
                    [&said](const std::string& message) { said.push_back(message); });
   const ReadSpeed read = peaks.Read(1 << 20, 1).value();
   EXPECT_GT(read.bytes_per_second, 0);
-  EXPECT_THAT(said, ElementsAre(HasSubstr("nothing is stored"), HasSubstr("read 1.0 MB")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("nothing is stored"), HasSubstr("reads 1.0 MB")));
   EXPECT_EQ(peaks.Read(1 << 20, 1).value().bytes_per_second, read.bytes_per_second);
-  const ArithmeticPeak peak = peaks.Arithmetic(1, false);
+  const ArithmeticPeak peak = peaks.Arithmetic(1, Factors::kFloat32);
   EXPECT_GT(peak.macs_per_second, 0);
-  EXPECT_EQ(peaks.Arithmetic(1, false).macs_per_second, peak.macs_per_second);
-  EXPECT_GE(peaks.Arithmetic(1, true).macs_per_second, peak.macs_per_second);
+  EXPECT_EQ(peaks.Arithmetic(1, Factors::kFloat32).macs_per_second, peak.macs_per_second);
+  EXPECT_GE(peaks.Arithmetic(1, Factors::kInt8).macs_per_second, peak.macs_per_second);
   EXPECT_EQ(said.size(), 3u);
 }
 
@@ -76,9 +92,11 @@ TEST(PeakSource, TakesWhatIsStored) {
   Machine machine;
   machine.reads = {{1000, 7, true, 5e9, 4e9, "loop"}};
   machine.peaks = {{"float32", "x", 7, 3e9}};
+  machine.other_load = 0.25;
   PeakSource peaks(machine, "", [](const std::string& message) { FAIL() << message; });
+  EXPECT_EQ(peaks.disturbance(), 0.25);
   EXPECT_EQ(peaks.Read(1100, 7).value().bytes_per_second, 5e9);
-  EXPECT_EQ(peaks.Arithmetic(7, false).unit, "float32 x");
+  EXPECT_EQ(peaks.Arithmetic(7, Factors::kFloat32).unit, "float32 x");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "account/cpu_time.h"
 #include "account/kernel_speed.h"
 #include "account/measure.h"
 #include "base/check.h"
@@ -12,7 +13,7 @@ PeakSource PeakSource::Open(Say say) {
   const std::string path = MachinePath();
   Result<Machine> stored = LoadMachine(path);
   if (stored && IsThisMachine(*stored)) return {*std::move(stored), "", std::move(say)};
-  std::string why = stored                                        ? path + " is of another machine"
+  std::string why = stored ? path + " is of another machine, or of other CPUs of this one"
                     : stored.error().code == ErrorCode::kNotFound ? "there is no " + path
                                                                   : stored.error().message;
   return {Machine{}, std::move(why), std::move(say)};
@@ -25,11 +26,20 @@ void PeakSource::Announce(const std::string& measurement) {
   say_("measuring " + measurement);
 }
 
+void PeakSource::NoteDisturbance(double steal, double others) {
+  if (steal + others <= Disturbance(machine_)) return;
+  machine_.steal = steal;
+  machine_.other_load = others;
+}
+
 Result<ReadSpeed> PeakSource::Read(int64_t bytes, int threads) {
   if (const ReadSpeed* known = FindRead(machine_, bytes, threads)) return *known;
-  Announce(
-      fmt::format("how fast {} threads read {:.1f} MB", threads, static_cast<double>(bytes) / 1e6));
+  Announce(fmt::format("how fast {} read{} {:.1f} MB", ThreadsText(threads),
+                       threads == 1 ? "s" : "", static_cast<double>(bytes) / 1e6));
+  const CpuTimeWatch watch;
   LUCID_ASSIGN_OR_RETURN(ReadSpeed read, MeasureRead(bytes, threads, /*huge_pages=*/true));
+  const CpuTimeWatch::Shares shares = watch.Stop();
+  NoteDisturbance(shares.steal, shares.others);
   machine_.reads.push_back(read);
   // Found for the asked size too where memory was short.
   if (FindRead(machine_, bytes, threads) == nullptr) {
@@ -41,7 +51,7 @@ Result<ReadSpeed> PeakSource::Read(int64_t bytes, int threads) {
 
 Result<Hardware> PeakSource::ThisMachine(int threads, int64_t bytes, bool eight_bits) {
   LUCID_RETURN_IF_ERROR(Read(bytes, threads));
-  Arithmetic(threads, eight_bits);
+  Arithmetic(threads, eight_bits ? Factors::kInt8 : Factors::kInt8Pairs);
   if (machine_.cpu.empty()) machine_.cpu = CpuModelName();
   if (machine_.measured_at.empty()) machine_.measured_at = "now";
   LUCID_ASSIGN_OR_RETURN(Hardware hardware, HardwareOf(machine_, threads, bytes, eight_bits));
@@ -56,17 +66,20 @@ Result<KernelSpeed> PeakSource::Kernels(DType weights, Numerics numerics, int th
       return known;
     }
   }
-  Announce(fmt::format("kernels for {} weights with {} threads", Name(weights), threads));
+  Announce(fmt::format("kernels for {} weights with {}", Name(weights), ThreadsText(threads)));
   LUCID_ASSIGN_OR_RETURN(KernelSpeed speed, MeasureKernels(weights, numerics, threads));
   machine_.kernels.push_back(speed);
   return speed;
 }
 
-ArithmeticPeak PeakSource::Arithmetic(int threads, bool eight_bits) {
-  if (const auto known = BestArithmetic(machine_.peaks, threads, eight_bits)) return *known;
-  Announce(fmt::format("the arithmetic of {} threads", threads));
+ArithmeticPeak PeakSource::Arithmetic(int threads, Factors least) {
+  if (const auto known = BestArithmetic(machine_.peaks, threads, least)) return *known;
+  Announce("the arithmetic of " + ThreadsText(threads));
+  const CpuTimeWatch watch;
   for (ComputePeak& peak : MeasurePeaks(threads)) machine_.peaks.push_back(std::move(peak));
-  const auto peak = BestArithmetic(machine_.peaks, threads, eight_bits);
+  const CpuTimeWatch::Shares shares = watch.Stop();
+  NoteDisturbance(shares.steal, shares.others);
+  const auto peak = BestArithmetic(machine_.peaks, threads, least);
   LUCID_CHECK(peak.has_value(), "the base instruction set has no multiplying probe");
   return *peak;
 }

@@ -32,10 +32,13 @@ class PeakSource {
   // What the kernels make of it; MeasureKernels' errors.
   Result<KernelSpeed> Kernels(DType weights, Numerics numerics, int threads);
   // As BestArithmetic.
-  ArithmeticPeak Arithmetic(int threads, bool eight_bits);
+  ArithmeticPeak Arithmetic(int threads, Factors least);
+  // Of the stored figures, or of what was measured here, whichever was worse (machine.h).
+  double disturbance() const { return Disturbance(machine_); }
 
  private:
   void Announce(const std::string& measurement);
+  void NoteDisturbance(double steal, double others);
 
   Machine machine_;  // grows by what is measured
   std::string why_;

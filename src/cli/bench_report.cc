@@ -65,6 +65,13 @@ std::string TestName(const BenchTest& test) {
   return name;
 }
 
+// "2", or "2/4": of steps of one token and of others.
+std::string ThreadsName(const BenchRow& row) {
+  return row.n_threads == row.n_threads_batch
+             ? fmt::format("{}", row.n_threads)
+             : fmt::format("{}/{}", row.n_threads, row.n_threads_batch);
+}
+
 std::string KvName(const BenchRow& row) {
   return row.type_k == row.type_v ? row.type_k : row.type_k + "/" + row.type_v;
 }
@@ -88,6 +95,7 @@ Json ToJson(const BenchRow& row) {
           {"model_n_params", row.model_n_params},
           {"n_batch", row.n_batch},
           {"n_threads", row.n_threads},
+          {"n_threads_batch", row.n_threads_batch},
           {"type_k", row.type_k},
           {"type_v", row.type_v},
           {"kv_block_size", row.kv_block_size},
@@ -112,11 +120,19 @@ Json ToJson(const BenchRow& row) {
           {"read_bytes_per_second", row.read.bytes_per_second},
           {"peak_macs_per_second", row.arithmetic.macs_per_second},
           {"peak_unit", row.arithmetic.unit},
-          {"limit_assumes", row.activations}};
+          {"limit_assumes", row.activations},
+          {"limit_disturbance", row.disturbance}};
 }
 
 std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// Nothing, or why the limit may be too low.
+std::string DisturbanceText(const BenchRow& row) {
+  if (row.disturbance <= kMostDisturbance) return "";
+  return fmt::format("; measured while {:.0f} % of the CPU time went elsewhere",
+                     row.disturbance * 100);
 }
 
 // "99.1 MB + 12.6 MB of cache at 49.8 GB/s", or "68.9 GMAC at 487 GMAC/s (int8 avx512vnni,
@@ -129,10 +145,12 @@ std::string LimitInputs(const BenchRow& row) {
             ? ""
             : fmt::format(" + {} of cache", DecimalBytes(static_cast<double>(needs.kv_bytes)));
     return fmt::format("{}{} at {:.1f} GB/s", DecimalBytes(static_cast<double>(needs.weight_bytes)),
-                       cache, row.read.bytes_per_second / 1e9);
+                       cache, row.read.bytes_per_second / 1e9) +
+           DisturbanceText(row);
   }
   return fmt::format("{:.3g} GMAC at {:.0f} GMAC/s ({}, {})", static_cast<double>(needs.macs) / 1e9,
-                     row.arithmetic.macs_per_second / 1e9, row.arithmetic.unit, row.activations);
+                     row.arithmetic.macs_per_second / 1e9, row.arithmetic.unit, row.activations) +
+         DisturbanceText(row);
 }
 
 void PrintMarkdown(const BenchRow& row, bool first) {
@@ -148,7 +166,7 @@ void PrintMarkdown(const BenchRow& row, bool first) {
       "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {:.2f} | {:.2f} | "
       "{:.1f} % | {} |\n",
       row.model_type, FormatBytes(row.model_size), Params(row.model_n_params), row.isa,
-      row.numerics, row.n_threads, row.n_batch, KvName(row), row.test.n_seqs, TestName(row.test),
+      row.numerics, ThreadsName(row), row.n_batch, KvName(row), row.test.n_seqs, TestName(row.test),
       Mean(rates), StandardDeviation(rates), Median(rates), row.limit.tokens_per_second,
       Median(rates) / row.limit.tokens_per_second * 100, LimitInputs(row));
 }
@@ -210,8 +228,11 @@ BenchRow DescribeEngine(const Engine& engine, const std::string& model_name) {
     row.model_n_params += entry.tensor.elements();
   }
   row.isa = engine.runner().isa();
-  row.numerics = Name(engine.runner().numerics());
+  row.numerics = engine.config().backend == BackendKind::kReference
+                     ? "reference"
+                     : Name(engine.runner().numerics());
   row.n_threads = engine.runner().n_threads();
+  row.n_threads_batch = engine.runner().n_threads(2);
   row.n_batch = engine.config().batch;
   row.kv_block_size = engine.kv_layout().block_size();
   row.type_k = Name(engine.config().cache_type_k);
@@ -223,12 +244,17 @@ Status FindLimit(const Engine& engine, PeakSource& peaks, BenchRow& row) {
   const Plan& plan = engine.runner().plan();
   const Workload work = FirstStep(engine, row.test);
   const StepNeeds needs = NeedsOf(plan, work);
-  LUCID_ASSIGN_OR_RETURN(row.read, peaks.Read(needs.weight_bytes + needs.kv_bytes, row.n_threads));
+  const int threads = engine.runner().n_threads(work.sizes().tokens);
+  LUCID_ASSIGN_OR_RETURN(row.read, peaks.Read(needs.weight_bytes + needs.kv_bytes, threads));
+  const Factors factors =
+      FactorsOf(engine.runner(), engine.model().weights, work, row.test.n_prompt > 0);
+  row.arithmetic = peaks.Arithmetic(threads, factors);
   // Activations have a second plane of 8 bits only where their error budget asks for it, which may
   // be nowhere.
-  const bool eight_bits = engine.runner().numerics() != Numerics::kFloat;
-  row.arithmetic = peaks.Arithmetic(row.n_threads, eight_bits);
-  row.activations = eight_bits ? "activations of 8 bits" : "activations of 16 bits";
+  row.activations = fmt::format("activations of {} bits", factors == Factors::kInt8       ? 8
+                                                          : factors == Factors::kBfloat16 ? 16
+                                                                                          : 32);
+  row.disturbance = peaks.disturbance();
   const MachineSpeed speed{row.read.bytes_per_second, row.arithmetic.macs_per_second};
   row.limit = row.test.n_prompt > 0 ? PromptLimit(plan, work, speed)
                                     : GenerationLimit(plan, work, row.test.n_gen, speed);

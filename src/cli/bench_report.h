@@ -17,9 +17,10 @@ struct BenchRow {
   std::string model_filename, model_type;
   int64_t model_size = 0;  // bytes of the tensors
   int64_t model_n_params = 0;
-  std::string isa;       // the best of the kernels
-  std::string numerics;  // how activations are rounded on their way into a matrix
-  int n_threads = 0;
+  std::string isa;          // the best of the kernels
+  std::string numerics;     // how activations are rounded on their way into a matrix
+  int n_threads = 0;        // of steps of one token
+  int n_threads_batch = 0;  // of all others
   int64_t n_batch = 0;
   int64_t kv_block_size = 0;
   std::string type_k, type_v;
@@ -31,6 +32,7 @@ struct BenchRow {
   ReadSpeed read;             // that the limit assumes
   ArithmeticPeak arithmetic;  // likewise
   std::string activations;    // and what it takes products of: "activations of 8 bits"
+  double disturbance = 0;     // while that was measured, see account/machine.h
 };
 
 // Model, kernels, threads and cache of a loaded engine.

@@ -165,6 +165,7 @@ void AddBenchCommand(CLI::App& root, CommandContext& context) {
   command->add_option("-o,--output", flags->format, "md, json or csv")
       ->check(CLI::IsMember({"md", "json", "csv"}))
       ->capture_default_str();
+  AddPlacementFlags(*command, flags->model);
   AddBackendFlags(*command, flags->model);
   AddCacheFlags(*command, flags->engine);
   command->footer(

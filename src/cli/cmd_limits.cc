@@ -19,6 +19,7 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/limits_report.h"
+#include "store/file_util.h"
 #include "store/model_store.h"
 
 namespace lucid::cli {
@@ -28,8 +29,11 @@ struct LimitsFlags {
   std::string model, isa;
   std::string format = "md";
   int64_t large_bytes = kLargeBytes;
-  bool dispatch = false, no_save = false;
+  bool dispatch = false, no_save = false, force = false;
 };
+
+// Below a megabyte the clock is measured, not the memory.
+constexpr int64_t kLeastLargeBytes = 1 << 20;
 
 using Json = nlohmann::ordered_json;
 
@@ -56,8 +60,31 @@ Status PrintDispatch(const LimitsFlags& flags) {
   return {};
 }
 
+// Figures of a busy machine do not take the place of those of a quieter hour.
+Status Save(const Machine& machine, const LimitsFlags& flags) {
+  const std::string path = MachinePath();
+  if (Disturbance(machine) > kMostDisturbance && !flags.force) {
+    const Result<Machine> stored = LoadMachine(path);
+    if (stored && IsThisMachine(*stored) && Disturbance(*stored) < Disturbance(machine)) {
+      fmt::print(stderr,
+                 "Not stored: {:.1f} % of the CPU time went elsewhere, {:.1f} % when {} was "
+                 "measured; --force stores it.\n",
+                 Disturbance(machine) * 100, Disturbance(*stored) * 100, path);
+      return {};
+    }
+  }
+  LUCID_RETURN_IF_ERROR(SaveMachine(machine, path));
+  if (flags.format == "md") fmt::print("Stored in {}.\n", path);
+  return {};
+}
+
 Status Run(const LimitsFlags& flags) {
   if (flags.dispatch) return PrintDispatch(flags);
+  // What cannot work is said before anything is measured: a wrong LUCID_ISA, no place to store.
+  if (const auto rows = Dispatch(Env("LUCID_ISA").value_or("")); !rows) {
+    return tl::unexpected<Error>(rows.error());
+  }
+  if (!flags.no_save) LUCID_RETURN_IF_ERROR(MakeFolders(LucidFolder()));
   MeasureOptions options;
   options.large_bytes = flags.large_bytes;
   if (!flags.model.empty()) {
@@ -76,11 +103,7 @@ Status Run(const LimitsFlags& flags) {
   } else {
     fmt::print("{}", LimitsText(*machine));
   }
-  if (flags.no_save) return {};
-  const std::string path = MachinePath();
-  LUCID_RETURN_IF_ERROR(SaveMachine(*machine, path));
-  if (flags.format == "md") fmt::print("Stored in {}.\n", path);
-  return {};
+  return flags.no_save ? Status{} : Save(*machine, flags);
 }
 
 }  // namespace
@@ -97,9 +120,15 @@ void AddLimitsCommand(CLI::App& root, CommandContext& context) {
       ->capture_default_str();
   CLI::Option* large =
       AddByteSize(*command, "--large", flags->large_bytes,
-                  "size of the buffer that no cache holds, such as 4G; less where memory is short");
+                  "size of the buffer that no cache holds, such as 4G; less where memory is short")
+          ->check(CLI::Range(kLeastLargeBytes, int64_t{1} << 50));
   CLI::Option* no_save =
       command->add_flag("--no-save", flags->no_save, "do not store the figures for lucid bench");
+  CLI::Option* force = command
+                           ->add_flag("--force", flags->force,
+                                      "store the figures of a busy machine in place of a quieter "
+                                      "one's")
+                           ->excludes(no_save);
   CLI::Option* dispatch =
       command
           ->add_flag(
@@ -108,7 +137,8 @@ void AddLimitsCommand(CLI::App& root, CommandContext& context) {
               "and why not")
           ->excludes(model)
           ->excludes(large)
-          ->excludes(no_save);
+          ->excludes(no_save)
+          ->excludes(force);
   command
       ->add_option("--isa", flags->isa,
                    "with --dispatch: best instruction set to use, as LUCID_ISA")
@@ -116,9 +146,13 @@ void AddLimitsCommand(CLI::App& root, CommandContext& context) {
   command->footer(
       "Read bandwidth, multiply-adds per second, clock and barriers by number of threads, "
       "from\n"
-      "several short passes, in less than 20 s. Let nothing else run meanwhile. The "
-      "figures\n"
-      "are stored in machine.json of Lucid's folder; lucid bench puts its own beside them.");
+      "several short passes, in less than 20 s; what a busy machine has no time for is left out. "
+      "Let\n"
+      "nothing else run meanwhile: where more than 5 % of the CPU time went elsewhere, the figures "
+      "do\n"
+      "not replace those of a quieter hour. They are stored in machine.json of Lucid's folder for "
+      "the\n"
+      "CPUs that this process may use; lucid bench puts its own beside them.");
   command->callback([flags, &context] {
     if (const Status status = Run(*flags); !status) ReportError(status.error(), context);
   });

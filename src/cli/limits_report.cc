@@ -99,7 +99,7 @@ std::string LimitsText(const Machine& machine) {
       machine.huge_pages.empty() ? "unknown" : machine.huge_pages, machine.measured_at,
       machine.seconds, machine.steal * 100, machine.other_load * 100);
   const std::vector<int> columns = Columns(machine);
-  text += Row("", columns, [](int n) { return fmt::format("{} thread{}", n, n == 1 ? "" : "s"); });
+  text += Row("", columns, ThreadsText);
   text += "| --- |" + [&columns] {
     std::string rule;
     for (size_t i = 0; i < columns.size(); ++i) rule += " ---: |";
@@ -109,7 +109,11 @@ std::string LimitsText(const Machine& machine) {
   text += CostRow("clock, GHz", machine.clocks, 1e-9, 2, columns);
   text += CostRow("barrier, ns", machine.barriers, 1e9, 0, columns);
   text += "\n";
-  if (const double ratio = TwoThreadsOverOne(machine); ratio > 0) {
+  if (Disturbance(machine) > kMostDisturbance) {
+    text +=
+        "Warning: so much of the CPU time went elsewhere that these figures say less about the "
+        "machine than about its load.\n";
+  } else if (const double ratio = TwoThreadsOverOne(machine); ratio > 0) {
     text += fmt::format("Two threads do {:.2f} times the work of one: {}.\n", ratio,
                         ratio < kSharedCoreRatio ? "they share a core" : "two cores");
   }

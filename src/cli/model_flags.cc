@@ -128,9 +128,7 @@ void AddRopeFlags(CLI::App& command, RopeOverrides& rope) {
       ->check(CLI::PositiveNumber);
 }
 
-void AddModelFlags(CLI::App& command, ModelFlags& flags) {
-  AddModelFlag(command, flags.model);
-  AddThreadsFlag(command, flags);
+void AddPlacementFlags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("--threads-batch", flags.threads_batch,
                   "threads of steps of several tokens, which prompts and several sequences give "
@@ -148,6 +146,12 @@ void AddModelFlags(CLI::App& command, ModelFlags& flags) {
                   "where it does not; off, never")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
+}
+
+void AddModelFlags(CLI::App& command, ModelFlags& flags) {
+  AddModelFlag(command, flags.model);
+  AddThreadsFlag(command, flags);
+  AddPlacementFlags(command, flags);
   command
       .add_option("-c,--ctx-size", flags.context,
                   "context in tokens; 0: what the model was trained for")
@@ -168,7 +172,7 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
     LUCID_ASSIGN_OR_RETURN(
         const std::string done,
         UseNuma(flags.numa == "isolate" ? NumaMode::kIsolate : NumaMode::kDistribute));
-    LogWarn("--numa {}: {}", flags.numa, done);
+    LogInfo("--numa {}: {}", flags.numa, done);
   }
   if (flags.huge_pages == "on") LUCID_RETURN_IF_ERROR(DemandHugePages("/"));
   if (flags.huge_pages == "off") LUCID_RETURN_IF_ERROR(ForbidHugePages());

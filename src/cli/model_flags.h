@@ -30,10 +30,11 @@ struct ModelFlags {
 };
 
 // Adds -m, -t, --threads-batch, --numa, --huge-pages, -c, the rope flags, -b, --backend, --isa,
-// --numerics,
-// --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are the
-// defaults.
+// --numerics, --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are
+// the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// --threads-batch, --numa and --huge-pages; part of AddModelFlags.
+void AddPlacementFlags(CLI::App& command, ModelFlags& flags);
 // --rope-scaling, --rope-scale, --rope-freq-base, --rope-freq-scale and --yarn-*; part of
 // AddModelFlags.
 void AddRopeFlags(CLI::App& command, RopeOverrides& rope);
