@@ -108,7 +108,8 @@ TEST(KvStorageTest, APoolMayBeEmpty) {
   const KvLayout layout = MakeLayout(Layers(), {});
   const Result<KvStorage> storage = KvStorage::Create(layout, {1, 0});
   ASSERT_TRUE(storage.has_value());
-  EXPECT_EQ(storage->bytes(), layout.pools()[0].block_bytes);
+  // Its layers have an address, so that it takes a block too.
+  EXPECT_EQ(storage->bytes(), layout.pools()[0].block_bytes + layout.pools()[1].block_bytes);
 }
 
 }  // namespace
