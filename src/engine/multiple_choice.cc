@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
 #include "decode/samplers/logit_row.h"
+#include "engine/text_scorer.h"
 
 namespace lucid {
 namespace {
@@ -63,27 +63,19 @@ Result<size_t> LabelOf(const Json& json, size_t n_endings) {
 }
 
 // The log-probability of the tokens from `first` on, given those before.
-Result<double> LogProbFrom(Engine& engine, std::vector<TokenId> ids, size_t first) {
+Result<double> LogProbFrom(Engine& engine, std::span<const TokenId> ids, size_t first) {
   double sum = 0;
-  bool finite = true;
   LogitRow row;
-  Request request;
-  request.prompt = ids;
-  request.max_tokens = 0;
-  request.logits_from = static_cast<int64_t>(first) - 1;
-  request.on_logits = [&](int64_t position, std::span<const float> logits) {
-    if (position + 1 >= std::ssize(ids)) return;
+  const auto add = [&](int64_t position, std::span<const float> logits) -> Status {
     row.Reset(logits, BestRowKernels());
-    finite = finite && row.CanWeigh();
-    if (!finite) return;
+    if (!row.CanWeigh()) {
+      return Err(ErrorCode::kInvalidArgument, "the model's logits are not finite");
+    }
     const auto next = static_cast<size_t>(ids[static_cast<size_t>(position + 1)]);
-    sum += static_cast<double>(logits[next]) - (row.Max() + std::log(row.Weight()));
+    sum += static_cast<double>(logits[next]) - row.LogSum();
+    return {};
   };
-  LUCID_ASSIGN_OR_RETURN(Stream stream, engine.Submit(std::move(request)));
-  while (const std::optional<TokenOutput> out = stream.Next()) {
-    if (out->error) return tl::unexpected<Error>(*out->error);
-  }
-  if (!finite) return Err(ErrorCode::kInvalidArgument, "the model's logits are not finite");
+  LUCID_RETURN_IF_ERROR(ScorePrompt(engine, ids, static_cast<int64_t>(first) - 1, add));
   return sum;
 }
 
@@ -131,9 +123,9 @@ Result<ChoiceScore> ScoreChoices(Engine& engine, const ChoiceTask& task) {
   std::vector<double> normed;
   for (const std::string& ending : task.endings) {
     // Encoded together: a token may reach over the border's space.
-    std::vector<TokenId> ids = tokenizer->Encode(task.context + " " + ending);
+    const std::vector<TokenId> ids = tokenizer->Encode(task.context + " " + ending);
     const size_t first = std::max<size_t>(1, std::min(context.size(), ids.size()));
-    LUCID_ASSIGN_OR_RETURN(const double sum, LogProbFrom(engine, std::move(ids), first));
+    LUCID_ASSIGN_OR_RETURN(const double sum, LogProbFrom(engine, ids, first));
     score.log_probs.push_back(sum);
     normed.push_back(sum / static_cast<double>(std::max<size_t>(1, Characters(ending))));
   }

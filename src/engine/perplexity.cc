@@ -38,7 +38,7 @@ Status PerplexityMeter::Add(const ScoredRow& row) {
                "the logits before token {} of the text are not finite: there is no perplexity",
                row.position);
   }
-  const double log_sum = row_.Max() + std::log(row_.Weight());
+  const double log_sum = row_.LogSum();
   const double log_p = static_cast<double>(logit) - log_sum;
   nll_.Add(-log_p);
   bytes_ += std::ssize(tokenizer_.PieceBytes(row.token));

@@ -14,13 +14,14 @@ TokenId BosOf(const Engine& engine) {
   return !ids.empty() && ids.front() == bos ? bos : -1;
 }
 
-// Runs one window; rows from `first` on are scored.
-Status ScoreWindow(Engine& engine, std::vector<TokenId> prompt, int64_t first,
+}  // namespace
+
+Status ScorePrompt(Engine& engine, std::span<const TokenId> ids, int64_t first,
                    const std::function<Status(int64_t, std::span<const float>)>& score) {
   Status status;
-  const auto last = std::ssize(prompt) - 1;  // its row predicts a token of the next window
+  const auto last = std::ssize(ids) - 1;  // its row predicts a token that is not there
   Request request;
-  request.prompt = std::move(prompt);
+  request.prompt.assign(ids.begin(), ids.end());
   request.max_tokens = 0;
   request.logits_from = first;
   request.on_logits = [&](int64_t position, std::span<const float> logits) {
@@ -32,8 +33,6 @@ Status ScoreWindow(Engine& engine, std::vector<TokenId> prompt, int64_t first,
   }
   return status;
 }
-
-}  // namespace
 
 int64_t WindowTokens(const WindowOptions& options) {
   return options.context + options.stride / 2;
@@ -77,8 +76,8 @@ Status ScoreText(Engine& engine, std::span<const TokenId> text, const WindowOpti
     std::vector<TokenId> prompt(in_text.begin(), in_text.end());
     if (bos >= 0) prompt[0] = bos;
     const int64_t first = size - 1 - ScoredTokens(options);
-    LUCID_RETURN_IF_ERROR(ScoreWindow(
-        engine, std::move(prompt), first, [&](int64_t position, std::span<const float> logits) {
+    LUCID_RETURN_IF_ERROR(
+        ScorePrompt(engine, prompt, first, [&](int64_t position, std::span<const float> logits) {
           const TokenId next = in_text[static_cast<size_t>(position + 1)];
           return score({window, begin + position + 1, next, logits});
         }));

@@ -22,6 +22,11 @@ struct WindowOptions {
   int64_t windows = -1;  // most of them; -1: as many as the text has
 };
 
+// Calls `score` with the logits after the tokens at positions [first, ids - 1), in order. Its error
+// or the engine's ends it.
+Status ScorePrompt(Engine& engine, std::span<const TokenId> ids, int64_t first,
+                   const std::function<Status(int64_t, std::span<const float>)>& score);
+
 // Tokens of the windows' prompts: what an engine's context must hold.
 int64_t WindowTokens(const WindowOptions& options);
 // How many windows `n_tokens` tokens give; kInvalidArgument with both numbers if not one, and for

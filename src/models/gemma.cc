@@ -44,13 +44,6 @@ Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
   return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
 }
 
-constexpr std::array kNorms = {
-    NameRule{"output_norm", "model.norm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.attn_norm", "model.layers.{}.input_layernorm.weight", Transform::kAddOne},
-    NameRule{"blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm.weight",
-             Transform::kAddOne},
-};
-
 }  // namespace
 
 extern const ArchSpec kGemma = {
@@ -59,7 +52,7 @@ extern const ArchSpec kGemma = {
     .hf = {"GemmaForCausalLM"},
     .from_gguf = FromGguf,
     .from_hf = FromHf,
-    .hf_names = {kNorms, names::kEnds, names::kAttention, names::kFfn},
+    .hf_names = {names::kPreNormsAddOne, names::kEnds, names::kAttention, names::kFfn},
     .embed = parts::Embed,
     .block = Block,
     .head = parts::Head,

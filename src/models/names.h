@@ -130,6 +130,13 @@ inline constexpr std::array kGemmaNorms = {
     NameRule{"blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm.weight",
              Transform::kAddOne},
 };
+// Norms before attention and before the feed-forward part, stored as weight - 1: Gemma, Nemotron.
+inline constexpr std::array kPreNormsAddOne = {
+    NameRule{"output_norm", "model.norm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.attn_norm", "model.layers.{}.input_layernorm.weight", Transform::kAddOne},
+    NameRule{"blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm.weight",
+             Transform::kAddOne},
+};
 // Layers of BLOOM and Falcon, whose q, k and v are one matrix, grouped by KV head.
 inline constexpr std::array kMegatron = {
     NameRule{"blk.{}.attn_norm", "transformer.h.{}.input_layernorm.weight"},

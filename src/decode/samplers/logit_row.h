@@ -57,6 +57,8 @@ class LogitRow {
   // covers the order in which others add the same weights too.
   double Weight();
   static constexpr double kError = 1e-9;
+  // log of the sum of exp(logit): what a logit exceeds its log-probability by.
+  double LogSum() { return Max() + std::log(Weight()); }
   // The first candidate at which the sum of exp(logit - Max()) exceeds u times that of all;
   // nothing where kError leaves a doubt which one that is.
   std::optional<Candidate> Draw(double u);
