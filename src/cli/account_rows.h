@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "account/units.h"
 #include "engine/study.h"
 
 namespace lucid::cli {
@@ -28,14 +29,10 @@ struct AccountRow {
 // Ops without any cost in this phase are left out. `full`: every op by itself.
 std::vector<AccountRow> AccountRows(const PhaseStudy& phase, bool full);
 
-// 1234567 -> "1.23 MB", powers of 1000: B, kB, MB, GB, TB.
-std::string Bytes(double bytes);
-// 1234567 -> "1.23 MFLOP".
-std::string Flops(double flops);
-// 0.00123 -> "1.23 ms".
-std::string Seconds(double seconds);
-// 1234567 -> "1,234,567".
-std::string Thousands(int64_t number);
+using units::Bytes;
+using units::Flops;
+using units::Seconds;
+using units::Thousands;
 // "memory" or "compute"; "-" where neither takes any time.
 std::string_view Bound(const OpTime& time);
 
