@@ -90,6 +90,52 @@ TEST(PackedLinear, RowsWithBothPlanesMatchTheReferenceForEveryTypeAndShape) {
   }
 }
 
+// Writes `fill` to every byte of a block that still means ordinary numbers with it: all of its
+// codes, and what of its scales allows it.
+void FillCodes(Weights& w, std::byte fill) {
+  const DTypeInfo& info = Info(w.tensor.dtype);
+  std::vector<float> values(static_cast<size_t>(info.block_elems));
+  w.max = 0;
+  const auto block_bytes = static_cast<size_t>(info.block_bytes);
+  for (size_t at = 1; at < w.bytes.size(); at += block_bytes) {
+    std::byte* block = w.bytes.data() + at;
+    for (size_t i = 0; i < block_bytes; ++i) {
+      const std::byte before = std::exchange(block[i], fill);
+      info.decode(block, values.data(), info.block_elems);
+      const bool ordinary = std::all_of(values.begin(), values.end(), [](float v) {
+        return std::isfinite(v) && std::fabs(v) < 100.0f;
+      });
+      if (!ordinary) block[i] = before;
+    }
+    info.decode(block, values.data(), info.block_elems);
+    for (float v : values) w.max = std::max(w.max, std::fabs(v));
+  }
+}
+
+// Sets that add products up in 16 bits must know how many of the largest fit.
+TEST(PackedLinear, SumsOfTheLargestCodesAndActivationsDoNotOverflow) {
+  constexpr int64_t kIn = 512;
+  for (const std::string& isa : PackedIsas()) {
+    for (const DType type : PackedTypes()) {
+      for (const int fill : {0xff, 0x80, 0x7f, 0x00}) {
+        PackedCase c(type, 16, kIn, 4, false);
+        FillCodes(c.w, static_cast<std::byte>(fill));
+        PackStrips(c.w.tensor, 0, 1, c.packed.data());
+        for (size_t i = 0; i < c.x.size(); ++i) {
+          const bool plus = i / kIn == 0 || (i / kIn == 2 && i % 2 == 0);
+          // The last row has the largest low plane too: 64 128ths of a unit of the high one.
+          c.x[i] = i / kIn == 3 ? (i % 32 == 0 ? 127.0f : 126.496f) : (plus ? 1.0f : -1.0f);
+        }
+        const std::vector<float> want = c.Reference(4);
+        c.args.error_budget = 0;
+        const std::vector<float> got = c.Run(isa, TokensStep(4), 1);
+        ExpectNear(got, want, 1e-5, 0.01 * kIn * c.w.max,
+                   fmt::format("{} {} of bytes {:#x}", isa, Name(type), fill));
+      }
+    }
+  }
+}
+
 TEST(PackedLinear, RowsKeepTheErrorBudget) {
   constexpr int32_t kRows = 23;
   for (const std::string& isa : PackedIsas()) {

@@ -58,24 +58,46 @@ inline Ints ShiftedInt(int32_t x, int bits) {
   const __m256i all = _mm256_sll_epi32(_mm256_set1_epi32(x), _mm_cvtsi32_si128(bits));
   return {{all, all}};
 }
-// Weights of at most 63 in magnitude: two products of a pair fit in 16 bits.
-inline __m256i DotUnsigned(__m256i w, __m256i x) {
-  return _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
+
+// A run's sums of the even and of the odd pairs of columns, in 16 bits.
+struct RunSums {
+  __m256i v[2];
+};
+constexpr int RunGroups(int largest) {
+  int groups = 8;
+  while (groups > 1 && groups * 2 * largest * 127 > 32767) groups /= 2;
+  return groups;
 }
-// Signed weights: the instruction wants one unsigned operand, so signs move to the activations.
-inline __m256i DotSigned(__m256i w, __m256i x) {
-  return DotUnsigned(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+inline RunSums BeginRun(const Ints&) {
+  return {{_mm256_setzero_si256(), _mm256_setzero_si256()}};
 }
-inline Ints Dot(const Ints& sum, const Bytes& w, Four x) {
+// Adds in the order that is written: a compiler that forms all products of a run first, to add them
+// as a tree, has no registers for them.
+inline __m256i AddPairs(__m256i sum, __m256i pairs) {
+  sum = _mm256_add_epi16(sum, pairs);
+  asm("" : "+x"(sum));
+  return sum;
+}
+inline RunSums Dot(const RunSums& sum, const Bytes& w, Four x) {
   const __m256i four = _mm256_set1_epi32(x);
-  return {{_mm256_add_epi32(sum.v[0], DotUnsigned(w.v[0], four)),
-           _mm256_add_epi32(sum.v[1], DotUnsigned(w.v[1], four))}};
+  return {{AddPairs(sum.v[0], _mm256_maddubs_epi16(w.v[0], four)),
+           AddPairs(sum.v[1], _mm256_maddubs_epi16(w.v[1], four))}};
 }
-inline Ints DotOfSigned(const Ints& sum, const Bytes& w, Four x) {
+// The instruction wants one unsigned operand: signs move to the activations.
+inline __m256i PairsOfSigned(__m256i w, __m256i x) {
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+inline RunSums DotOfSigned(const RunSums& sum, const Bytes& w, Four x) {
   const __m256i four = _mm256_set1_epi32(x);
-  return {{_mm256_add_epi32(sum.v[0], DotSigned(w.v[0], four)),
-           _mm256_add_epi32(sum.v[1], DotSigned(w.v[1], four))}};
+  return {{AddPairs(sum.v[0], PairsOfSigned(w.v[0], four)),
+           AddPairs(sum.v[1], PairsOfSigned(w.v[1], four))}};
 }
+inline Ints EndRun(const Ints& before, const RunSums& run) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  return {{_mm256_add_epi32(before.v[0], _mm256_madd_epi16(run.v[0], ones)),
+           _mm256_add_epi32(before.v[1], _mm256_madd_epi16(run.v[1], ones))}};
+}
+
 inline Ints TimesHighUnit(const Ints& a) {
   return {{_mm256_slli_epi32(a.v[0], kLowBits), _mm256_slli_epi32(a.v[1], kLowBits)}};
 }

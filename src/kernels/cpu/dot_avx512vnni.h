@@ -55,6 +55,16 @@ inline Ints ZeroInts() {
 inline Ints ShiftedInt(int32_t x, int bits) {
   return {_mm512_sll_epi32(_mm512_set1_epi32(x), _mm_cvtsi32_si128(bits))};
 }
+using RunSums = Ints;
+constexpr int RunGroups(int) {
+  return 8;
+}
+inline RunSums BeginRun(Ints before) {
+  return before;
+}
+inline Ints EndRun(Ints, RunSums run) {
+  return run;
+}
 inline Ints Dot(Ints sum, Bytes w, Four x) {
   return {_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(x))};
 }

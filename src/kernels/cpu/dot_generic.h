@@ -86,6 +86,19 @@ inline Ints DotOfHalves(const Ints& sum, const Pairs16& even, const Pairs16& odd
   const auto q = reinterpret_cast<Words32>(odd * x_odd);
   return {sum.v + ((p << 16) >> 16) + (p >> 16) + ((q << 16) >> 16) + (q >> 16)};
 }
+// Products of groups of columns are added up in runs: a run goes on from sums of integers, or has
+// sums of its own in fewer bits. RunGroups: how many groups of weights of up to `largest` in
+// magnitude and of signed bytes of up to 127 it may have.
+using RunSums = Ints;
+constexpr int RunGroups(int) {
+  return 8;
+}
+inline RunSums BeginRun(const Ints& before) {
+  return before;
+}
+inline Ints EndRun(const Ints&, const RunSums& run) {
+  return run;
+}
 // sum + w . x for each row, of unsigned weights below 64 (any unsigned byte where kSignedDot is
 // false), and of signed ones.
 inline Ints Dot(const Ints& sum, const Bytes& w, Four x) {

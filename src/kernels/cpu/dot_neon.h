@@ -64,6 +64,16 @@ inline Ints ShiftedInt(int32_t x, int bits) {
   const int32x4_t all = vshlq_s32(vdupq_n_s32(x), vdupq_n_s32(bits));
   LUCID_EACH_OF_FOUR(Ints, all);
 }
+using RunSums = Ints;
+constexpr int RunGroups(int) {
+  return 8;
+}
+inline RunSums BeginRun(const Ints& before) {
+  return before;
+}
+inline Ints EndRun(const Ints&, const RunSums& run) {
+  return run;
+}
 // Adds the products of each four bytes to the sum of their row.
 inline int32x4_t DotSigned(int32x4_t sum, int8x16_t w, int8x16_t x) {
 #if defined(__ARM_FEATURE_DOTPROD)

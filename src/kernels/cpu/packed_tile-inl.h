@@ -56,6 +56,9 @@ constexpr int LogOf(int32_t power) {
 }
 template <typename T>
 constexpr int kTakenOffBits = LogOf(kTakenOff<T>);
+constexpr int Smaller(int a, int b) {
+  return a < b ? a : b;
+}
 // Which sums of a block belong to a sub-block.
 template <typename T, int kHalf>
 constexpr int kSumOf = T::kSubBlocks == 1 ? kWholeBlock : kHalf;
@@ -68,8 +71,8 @@ template <typename T, int kGroup>
     return T::template Group<kGroup>(planes);
   }
 }
-template <bool kSigned, typename IntsT>  // a template, since not all sets have DotOfSigned
-[[gnu::always_inline]] inline IntsT DotOf(const IntsT& sum, const Bytes& w, Four x) {
+template <bool kSigned, typename SumsT>  // a template, since not all sets have DotOfSigned
+[[gnu::always_inline]] inline SumsT DotOf(const SumsT& sum, const Bytes& w, Four x) {
   if constexpr (kSigned) {
     return DotOfSigned(sum, w, x);
   } else {
@@ -79,17 +82,32 @@ template <bool kSigned, typename IntsT>  // a template, since not all sets have 
 
 // --- few rows: weights unpacked in registers ---
 
+// sums[kRows] += the dot products of groups [kGroup, kEnd), of one run, with rows of a plane.
+template <typename T, int kGroup, int kEnd, int kRows, typename PlaneT>
+[[gnu::always_inline]] inline void DotRun(const uint8_t* planes, const PlaneT& x, int64_t first,
+                                          RunSums* sums) {
+  if constexpr (kGroup < kEnd) {
+    const Bytes w = Operand<T, kGroup>(planes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] = DotOf<kDotsSigned<T>>(sums[r], w, LoadFour(x[kGroup][first + r]));
+    }
+    DotRun<T, kGroup + 1, kEnd, kRows>(planes, x, first, sums);
+  }
+}
 // n[kRows] += the dot products of groups [kGroup, kEnd) with rows of a plane.
 template <typename T, int kGroup, int kEnd, int kRows, typename PlaneT>
 [[gnu::always_inline]] inline void DotGroups(const uint8_t* planes, const PlaneT& x, int64_t first,
                                              Ints* n) {
   if constexpr (kGroup < kEnd) {
-    const Bytes w = Operand<T, kGroup>(planes);
+    constexpr int kRunEnd = Smaller(kGroup + RunGroups(T::kLargest), kEnd);
+    RunSums sums[kRows];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      n[r] = DotOf<kDotsSigned<T>>(n[r], w, LoadFour(x[kGroup][first + r]));
-    }
-    DotGroups<T, kGroup + 1, kEnd, kRows>(planes, x, first, n);
+    for (int r = 0; r < kRows; ++r) sums[r] = BeginRun(n[r]);
+    DotRun<T, kGroup, kRunEnd, kRows>(planes, x, first, sums);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) n[r] = EndRun(n[r], sums[r]);
+    DotGroups<T, kRunEnd, kEnd, kRows>(planes, x, first, n);
   }
 }
 template <typename T>
@@ -184,12 +202,14 @@ void DirectTile(const uint8_t* strip, const StripShape& shape, const WeightStrea
 // --- many rows: a panel of kStripTile strips with its numbers as bytes and its scales as floats
 // ---
 
-template <int kSubBlocksT, bool kAddsT, bool kSignedT>
+template <int kSubBlocksT, bool kAddsT, bool kSignedT, int kRunT>
 struct PanelShape {
   static constexpr int kSubBlocks = kSubBlocksT;
   static constexpr bool kAdds = kAddsT;
   static constexpr bool kSigned = kSignedT;
   static constexpr bool kTakesOff = !kAddsT && !kSignedT;
+  static constexpr int kGroups = 8 / kSubBlocksT;       // of a sub-block
+  static constexpr int kRun = Smaller(kRunT, kGroups);  // of them added up in one run
   // A block: [8 groups][kStripTile] bytes of 16 rows, then [kSubBlocks][kStripTile][16] scales, and
   // as many addends.
   static constexpr int64_t kNumberBytes = 8 * kStripTile * kPlaneBytes;
@@ -197,7 +217,7 @@ struct PanelShape {
   static constexpr int64_t kBlockBytes = kNumberBytes + kScaleBytes * (kAdds ? 2 : 1);
 };
 template <typename T>
-using PanelShapeOf = PanelShape<T::kSubBlocks, T::kAdds, kDotsSigned<T>>;
+using PanelShapeOf = PanelShape<T::kSubBlocks, T::kAdds, kDotsSigned<T>, RunGroups(T::kLargest)>;
 
 template <typename T, int kGroup>
 [[gnu::always_inline]] inline void UnpackGroups(const uint8_t* planes, uint8_t* panel) {
@@ -264,7 +284,6 @@ template <typename Panel, int kHalf, int kRows>
 template <typename Panel, int kHalf, int kRows>
 [[gnu::always_inline]] inline void AddLowPlanes(const uint8_t* panel, const PlaneBlock<kRows>& x,
                                                 int taken_off_bits, Ints (*n)[kStripTile]) {
-  constexpr int kGroups = 8 / Panel::kSubBlocks;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     if (((x.low_rows >> r) & 1u) == 0) continue;
@@ -275,23 +294,64 @@ template <typename Panel, int kHalf, int kRows>
                                 : ZeroInts();
     }
 #pragma GCC unroll 8
-    for (int g = kHalf * kGroups; g < (kHalf + 1) * kGroups; ++g) {
-      const Four four = LoadFour(x.low[g][r]);
+    for (int run = 0; run < Panel::kGroups; run += Panel::kRun) {
+      RunSums sums[kStripTile];
 #pragma GCC unroll 4
-      for (int v = 0; v < kStripTile; ++v) {
-        const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
-        low[v] = DotOf<Panel::kSigned>(low[v], w, four);
+      for (int v = 0; v < kStripTile; ++v) sums[v] = BeginRun(low[v]);
+#pragma GCC unroll 8
+      for (int i = 0; i < Panel::kRun; ++i) {
+        const int g = kHalf * Panel::kGroups + run + i;
+        const Four four = LoadFour(x.low[g][r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kStripTile; ++v) {
+          const Bytes w = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+          sums[v] = DotOf<Panel::kSigned>(sums[v], w, four);
+        }
       }
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) low[v] = EndRun(low[v], sums[v]);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kStripTile; ++v) n[r][v] = Add(TimesHighUnit(n[r][v]), low[v]);
   }
 }
 
+// n[r] += the sum over a run of groups, from `first` on, of the high plane.
+template <typename Panel, int kRows>
+[[gnu::always_inline]] inline void AddRun(const uint8_t* panel, const PlaneBlock<kRows>& x,
+                                          int first, Ints (*n)[kStripTile]) {
+  RunSums sums[kRows][kStripTile];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) sums[r][v] = BeginRun(n[r][v]);
+  }
+#pragma GCC unroll 8
+  for (int g = first; g < first + Panel::kRun; ++g) {
+    Bytes w[kStripTile];
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) {
+      w[v] = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Four four = LoadFour(x.high[g][r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kStripTile; ++v) {
+        sums[r][v] = DotOf<Panel::kSigned>(sums[r][v], w[v], four);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kStripTile; ++v) n[r][v] = EndRun(n[r][v], sums[r][v]);
+  }
+}
+
 template <typename Panel, int kHalf, int kRows>
 [[gnu::always_inline]] inline void PanelSubBlock(const uint8_t* panel, const PlaneBlock<kRows>& x,
                                                  int taken_off_bits, Floats (*f)[kStripTile]) {
-  constexpr int kGroups = 8 / Panel::kSubBlocks;
   Ints n[kRows][kStripTile];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -302,18 +362,8 @@ template <typename Panel, int kHalf, int kRows>
     for (int v = 0; v < kStripTile; ++v) n[r][v] = start;
   }
 #pragma GCC unroll 8
-  for (int g = kHalf * kGroups; g < (kHalf + 1) * kGroups; ++g) {
-    Bytes w[kStripTile];
-#pragma GCC unroll 4
-    for (int v = 0; v < kStripTile; ++v) {
-      w[v] = LoadBytes(panel + (g * kStripTile + v) * kPlaneBytes);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Four four = LoadFour(x.high[g][r]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kStripTile; ++v) n[r][v] = DotOf<Panel::kSigned>(n[r][v], w[v], four);
-    }
+  for (int run = 0; run < Panel::kGroups; run += Panel::kRun) {
+    AddRun<Panel, kRows>(panel, x, kHalf * Panel::kGroups + run, n);
   }
   if (x.low_rows != 0) {
     // Reads the numbers again: kept in registers they would push the sums to the stack.
