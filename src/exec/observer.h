@@ -15,8 +15,9 @@ struct ObservedOp {
   const Op& op;
   std::string_view kernel;  // name of the kernel that ran it
   const StepView& step;
-  int64_t nanoseconds = 0;  // wall time from the barrier before to the barrier after
-  // Values of an output of the op, [rows, width], valid during the call.
+  const void* args = nullptr;  // the kernel's operands: the struct of args.h that bind.cc made
+  int64_t nanoseconds = 0;     // wall time from the barrier before to the barrier after
+  // Values of an output or an input of the op, [rows, width], valid during the call.
   std::span<const float> (*read)(const void* runner, Value v) = nullptr;
   const void* runner = nullptr;
 

@@ -159,6 +159,7 @@ void Runner::Walk(ThreadSlot slot, const StepView& step, Observer* observer) {
                          .op = plan_.ops[i],
                          .kernel = op.kernel->name,
                          .step = step,
+                         .args = op.args,
                          .nanoseconds = elapsed.count(),
                          .read = [](const void* self,
                                     Value v) { return static_cast<const Runner*>(self)->Read(v); },

@@ -17,6 +17,14 @@ struct Rows {
   int64_t loaded = -1;
 };
 
+Rows RowsIn(const KvView& kv, std::byte* scratch) {
+  Rows rows;
+  rows.sum = reinterpret_cast<double*>(scratch);
+  rows.row = reinterpret_cast<float*>(rows.sum + kv.v_dim);
+  rows.block = rows.row + (kv.k_dim > kv.v_dim ? kv.k_dim : kv.v_dim);
+  return rows;
+}
+
 struct Query {
   const float* q;
   float* y;
@@ -126,10 +134,7 @@ void Attention(const void* args, const StepView& step, const ThreadSlot& thread)
   const auto& a = *static_cast<const AttentionArgs*>(args);
   const KvView& kv = a.kv;
   const int64_t group = a.n_heads / kv.n_heads;
-  Rows rows;
-  rows.sum = reinterpret_cast<double*>(thread.scratch);
-  rows.row = reinterpret_cast<float*>(rows.sum + kv.v_dim);
-  rows.block = rows.row + (kv.k_dim > kv.v_dim ? kv.k_dim : kv.v_dim);
+  Rows rows = RowsIn(kv, thread.scratch);
   // Later tokens of a prompt see more keys, so threads take query heads in turn; where weights are
   // summed, all queries of a KV head, since they are added in order.
   int64_t item = 0;
@@ -150,6 +155,33 @@ void Attention(const void* args, const StepView& step, const ThreadSlot& thread)
     }
     begin = end;
   }
+}
+
+HeadWeights SeenKeys(const AttentionArgs& a, const StepView& step, int64_t token) {
+  const Query query = QueryOf(a, step, token, /*head=*/0);
+  return {.first = query.first, .count = query.last - query.first + 1};
+}
+
+HeadWeights AttentionWeights(const AttentionArgs& a, const StepView& step, int64_t token,
+                             int64_t head, std::byte* scratch, float* weights) {
+  const Query query = QueryOf(a, step, token, head);
+  Rows rows = RowsIn(a.kv, scratch);
+  HeadWeights seen = SeenKeys(a, step, token);
+  double max = query.sink != nullptr ? *query.sink : -INFINITY;
+  for (int64_t i = 0; i < seen.count; ++i) {
+    max = std::fmax(max, Score(a, query, seen.first + i, rows));
+  }
+  const double sink = query.sink != nullptr ? std::exp(*query.sink - max) : 0.0;
+  double total = sink;
+  for (int64_t i = 0; i < seen.count; ++i) {
+    total += std::exp(Score(a, query, seen.first + i, rows) - max);
+  }
+  for (int64_t i = 0; i < seen.count; ++i) {
+    const double score = Score(a, query, seen.first + i, rows);
+    weights[i] = static_cast<float>(std::exp(score - max) / total);
+  }
+  seen.sink = static_cast<float>(sink / total);
+  return seen;
 }
 
 size_t AttentionScratch(const void* args, int64_t /*max_rows*/) {

@@ -17,6 +17,15 @@ struct LatentRows {
   double* sum;  // [v_dim]
 };
 
+LatentRows LatentRowsIn(const MlaArgs& a, std::byte* scratch) {
+  LatentRows rows;
+  rows.sum = reinterpret_cast<double*>(scratch);
+  rows.w_k = reinterpret_cast<float*>(rows.sum + a.v_dim());
+  rows.w_v = rows.w_k + a.lora() * a.nope;
+  rows.row = rows.w_v + a.v_dim() * a.lora();
+  return rows;
+}
+
 const float* LatentAt(const MlaArgs& a, const int32_t* table, int64_t place, LatentRows& rows) {
   const KvArray keys = KeysOf(a.kv, a.kv.pages);
   DecodeKvRow(keys.type, RowOf(keys, table, place, 0), rows.row, a.kv.k_dim);
@@ -68,11 +77,7 @@ void DecodeHead(const ExpertMatrix& m, int64_t head, float* out) {
 
 void MlaAttention(const void* args, const StepView& step, const ThreadSlot& thread) {
   const auto& a = *static_cast<const MlaArgs*>(args);
-  LatentRows rows;
-  rows.sum = reinterpret_cast<double*>(thread.scratch);
-  rows.w_k = reinterpret_cast<float*>(rows.sum + a.v_dim());
-  rows.w_v = rows.w_k + a.lora() * a.nope;
-  rows.row = rows.w_v + a.v_dim() * a.lora();
+  LatentRows rows = LatentRowsIn(a, thread.scratch);
   const int64_t q_dim = a.nope + a.rope;
   const Share share = ShareOf(a.n_heads, 1, thread);
   for (int64_t head = share.begin; head < share.end; ++head) {
@@ -85,6 +90,30 @@ void MlaAttention(const void* args, const StepView& step, const ThreadSlot& thre
                    step.Table(a.kv.pages, step.sequence[t]), PlaceOf(a.kv, step, t), rows);
     }
   }
+}
+
+HeadWeights SeenKeys(const MlaArgs& a, const StepView& step, int64_t token) {
+  return {.first = 0, .count = PlaceOf(a.kv, step, token) + 1};
+}
+
+HeadWeights AttentionWeights(const MlaArgs& a, const StepView& step, int64_t token, int64_t head,
+                             std::byte* scratch, float* weights) {
+  LatentRows rows = LatentRowsIn(a, scratch);
+  DecodeHead(a.w_k, head, rows.w_k);
+  const float* q = a.q + (token * a.n_heads + head) * (a.nope + a.rope);
+  const int32_t* table = step.Table(a.kv.pages, step.sequence[token]);
+  const auto score = [&](int64_t place) {
+    return LatentScore(a, q, LatentAt(a, table, place, rows), rows);
+  };
+  const HeadWeights seen = SeenKeys(a, step, token);
+  double max = -INFINITY;
+  for (int64_t p = 0; p < seen.count; ++p) max = std::fmax(max, score(p));
+  double total = 0;
+  for (int64_t p = 0; p < seen.count; ++p) total += std::exp(score(p) - max);
+  for (int64_t p = 0; p < seen.count; ++p) {
+    weights[p] = static_cast<float>(std::exp(score(p) - max) / total);
+  }
+  return seen;
 }
 
 size_t MlaAttentionScratch(const void* args, int64_t /*max_rows*/) {

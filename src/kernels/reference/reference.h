@@ -39,6 +39,23 @@ void Concat(const void* args, const StepView& step, const ThreadSlot& thread);  
 void MlaAttention(const void* args, const StepView& step, const ThreadSlot& thread);  // mla.cc
 void ByPhase(const void* args, const StepView& step, const ThreadSlot& thread);       // mla.cc
 
+// The softmax weights of one query head of a token: of the keys at places first, first + 1, ... up
+// to the token's own, and what the head's sink takes of the sum (0 without one). `weights` has a
+// number for each of these keys, `scratch` the bytes that the kernel itself wants
+// (AttentionScratch, MlaAttentionScratch).
+struct HeadWeights {
+  int64_t first = 0;
+  int64_t count = 0;
+  float sink = 0;
+};
+// Which keys that are.
+HeadWeights SeenKeys(const AttentionArgs& args, const StepView& step, int64_t token);
+HeadWeights SeenKeys(const MlaArgs& args, const StepView& step, int64_t token);
+HeadWeights AttentionWeights(const AttentionArgs& args, const StepView& step, int64_t token,
+                             int64_t head, std::byte* scratch, float* weights);
+HeadWeights AttentionWeights(const MlaArgs& args, const StepView& step, int64_t token, int64_t head,
+                             std::byte* scratch, float* weights);
+
 size_t LinearScratch(const void* args, int64_t max_rows);
 size_t LinearGroupScratch(const void* args, int64_t max_rows);
 size_t GluLinearScratch(const void* args, int64_t max_rows);
