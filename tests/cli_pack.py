@@ -8,12 +8,15 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 import e2e
 from e2e import Case
 
 TWIN = e2e.SHARED / "fixtures" / "gguf" / "models" / "stories_llama.q4_0.gguf"
 OTHER_TWIN = TWIN.with_name("stories_llama.q8_0.gguf")
+HUGE_SETTING = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+HUGE_PAGES = HUGE_SETTING.exists() and "[never]" not in HUGE_SETTING.read_text()
 IMAGE_OFFSET = 2 << 20  # exec/packed_file.h
 
 
@@ -57,6 +60,15 @@ class Starts(Pack):
         self.assertGreater(pack.stat().st_mtime_ns, 0, "its last use was not noted")
         self.assertEqual(self.figures(first), self.figures(without))
         self.assertEqual(self.figures(mapped), self.figures(without))
+
+    @unittest.skipUnless(HUGE_PAGES, "this system gives no huge pages")
+    def test_weights_for_huge_pages_are_packed_at_each_load(self):
+        kept = self.generate()
+        [pack] = self.packs()
+        os.utime(pack, ns=(0, 0))
+        own = self.generate("--huge-pages", "on")
+        self.assertEqual(pack.stat().st_mtime_ns, 0, "the file in small pages was used")
+        self.assertEqual(self.figures(own), self.figures(kept))
 
     def test_numerics_without_packed_weights_keep_none(self):
         self.generate("--numerics", "float")

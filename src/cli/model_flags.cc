@@ -143,7 +143,8 @@ void AddPlacementFlags(CLI::App& command, ModelFlags& flags) {
   command
       .add_option("--huge-pages", flags.huge_pages,
                   "huge pages for packed weights: auto, where the system has them; on, an error "
-                  "where it does not; off, never")
+                  "where it does not, and weights are packed at each load, since those of the pack "
+                  "cache lie in a file's small pages; off, never")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
 }
@@ -186,7 +187,7 @@ Result<EngineConfig> ToEngineConfig(const ModelFlags& flags) {
   config.numerics = flags.numerics == "fast"    ? Numerics::kFast
                     : flags.numerics == "float" ? Numerics::kFloat
                                                 : Numerics::kDefault;
-  if (!flags.no_pack_cache) config.pack_cache = PackCacheFolder();
+  if (!flags.no_pack_cache && flags.huge_pages != "on") config.pack_cache = PackCacheFolder();
   // The flags' checks admit only names that exist.
   config.cache_type_k = *KvTypeFromName(flags.cache_type_k.empty() ? flags.kv : flags.cache_type_k);
   config.cache_type_v = *KvTypeFromName(flags.cache_type_v.empty() ? flags.kv : flags.cache_type_v);
