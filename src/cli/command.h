@@ -32,6 +32,7 @@ void AddDetokenizeCommand(CLI::App& root, CommandContext& context);
 void AddRenderCommand(CLI::App& root, CommandContext& context);
 void AddLogitsCommand(CLI::App& root, CommandContext& context);
 void AddPerplexityCommand(CLI::App& root, CommandContext& context);
+void AddSelftestCommand(CLI::App& root, CommandContext& context);
 void AddTraceCommand(CLI::App& root, CommandContext& context);
 void AddCompletionCommand(CLI::App& root, CommandContext& context);
 

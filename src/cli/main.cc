@@ -127,6 +127,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddRenderCommand(root, context);
   AddLogitsCommand(root, context);
   AddPerplexityCommand(root, context);
+  AddSelftestCommand(root, context);
   AddTraceCommand(root, context);
   AddCompletionCommand(root, context);
   AddHelpCommand(root, context);
