@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 // The reference executor takes about a second for a billion weights and a token.
 constexpr double kReferenceWork = 3e10;
 constexpr int64_t kLeastTokens = 8, kMostTokens = 128;
+// What has to be read for CheckInvariance: no multiple of a block or a chunk.
+constexpr int64_t kInvariancePrompt = 77;
 
 int64_t TokensFor(const Model& model) {
   double weights = 0;
@@ -32,12 +34,13 @@ int64_t TokensFor(const Model& model) {
 }
 
 // The beginning of the text that comes with the program; of a model without tokenizer random ids.
-std::vector<TokenId> TextFor(const Model& model, const Tokenizer* tokenizer, uint64_t seed) {
-  const auto n = static_cast<size_t>(TokensFor(model));
+std::vector<TokenId> TextFor(const Engine& engine, int64_t tokens, uint64_t seed) {
+  const auto n = static_cast<size_t>(tokens);
+  const Tokenizer* tokenizer = engine.tokenizer().value_or(nullptr);
   std::vector<TokenId> ids;
   if (tokenizer != nullptr) ids = tokenizer->Encode(SelftestText());
   std::mt19937_64 random(seed);
-  const auto vocab = static_cast<uint64_t>(model.config.vocab_size);
+  const auto vocab = static_cast<uint64_t>(engine.model().config.vocab_size);
   while (ids.size() < n) ids.push_back(static_cast<TokenId>(random() % vocab));
   ids.resize(n);
   return ids;
@@ -93,11 +96,12 @@ Result<OwnRun> CheckOwnEngine(const SelftestOptions& options, const EngineConfig
   LUCID_RETURN_IF_ERROR(CheckText(options, *engine, report));
   report(CheckMemory(*engine, taken));
   OwnRun own;
-  own.ids = TextFor(engine->model(), engine->tokenizer().value_or(nullptr), options.seed);
-  const auto reply = std::min<std::ptrdiff_t>(kSelftestReply, std::ssize(own.ids) / 2);
+  const int64_t prompt =
+      std::clamp<int64_t>(engine->context() - kSelftestReply, 1, kInvariancePrompt);
   LUCID_ASSIGN_OR_RETURN(const SelfCheck same,
-                         CheckInvariance(*engine, {own.ids.begin(), own.ids.end() - reply}));
+                         CheckInvariance(*engine, TextFor(*engine, prompt, options.seed)));
   report(same);
+  own.ids = TextFor(*engine, TokensFor(engine->model()), options.seed);
   LUCID_ASSIGN_OR_RETURN(own.scored, ScoreAsBothPhases(*engine, own.ids));
   engine->FinishPackCache();  // other engines of this check map them
   return own;
@@ -111,7 +115,7 @@ Status RunSelftest(const SelftestOptions& options, const CheckReport& report) {
     LUCID_ASSIGN_OR_RETURN(const Model model,
                            LoadModel(config.model, config.rope, Contents::kNone));
     config.n_parallel = kSelftestCompany;
-    config.context = TokensFor(model) + kSelftestReply;
+    config.context = std::max(TokensFor(model), kInvariancePrompt) + kSelftestReply;
     if (const int64_t most = model.config.context_length; most > 0) {
       config.context = std::min(config.context, most);
     }

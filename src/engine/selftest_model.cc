@@ -73,8 +73,9 @@ Status HashInCompany(Engine& engine, const std::vector<TokenId>& prompt, RowHash
     const bool subject = i == 2;
     std::vector<TokenId> text = prompt;
     if (!subject) {
-      std::rotate(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i + 1), text.end());
-      text.resize(text.size() - i);
+      std::rotate(text.begin(), text.begin() + static_cast<std::ptrdiff_t>((i + 1) % text.size()),
+                  text.end());
+      text.resize(std::max<size_t>(text.size() / (i + 1), 1));
     }
     LUCID_ASSIGN_OR_RETURN(Stream stream, SubmitHashed(engine, std::move(text), subject ? 0 : -1,
                                                        subject ? among : nullptr));
