@@ -14,7 +14,19 @@ void StreamChannel::Push(TokenOutput output) {
     if (output.cause != StopCause::kNone) --open_replies_;
     outputs_.push_back(std::move(output));
   }
+  Notify();
+}
+
+void StreamChannel::Notify() {
   changed_.notify_all();
+  const std::lock_guard lock(ready_mutex_);
+  if (ready_) ready_();
+}
+
+void StreamChannel::OnOutput(std::function<void()> ready) {
+  const std::lock_guard lock(ready_mutex_);
+  ready_ = std::move(ready);
+  if (ready_) ready_();
 }
 
 void StreamChannel::SetOwner(StreamOwner& owner, RequestId id) {
@@ -35,7 +47,7 @@ void StreamChannel::Abandon() {
     owner_ = nullptr;
     open_replies_ = 0;
   }
-  changed_.notify_all();
+  Notify();
 }
 
 std::optional<TokenOutput> StreamChannel::TakeLocked() {
@@ -112,6 +124,9 @@ std::optional<TokenOutput> Stream::Next() {
 }
 std::optional<TokenOutput> Stream::TryNext() {
   return channel_ != nullptr ? channel_->TryNext() : std::nullopt;
+}
+void Stream::OnOutput(std::function<void()> ready) {
+  if (channel_ != nullptr) channel_->OnOutput(std::move(ready));
 }
 bool Stream::ended() const {
   return channel_ == nullptr || channel_->ended();

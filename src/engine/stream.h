@@ -1,6 +1,7 @@
 // Stream: the outputs of one request, in order.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,6 +27,10 @@ class Stream {
   std::optional<TokenOutput> Next();
   // The next output if one is there.
   std::optional<TokenOutput> TryNext();
+  // `ready` is called after each output, and once nothing more will come, on the thread that made
+  // it; it must be quick. At once, where there is something already. nullptr: no more, and no call
+  // is under way any more when this one comes back.
+  void OnOutput(std::function<void()> ready);
   // Every reply has ended and every output was taken.
   bool ended() const;
   // Ends the request within one step; what it did so far comes as its last output (kAborted).

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -41,10 +42,12 @@ class StreamChannel {
   // By the reader.
   std::optional<TokenOutput> Next();
   std::optional<TokenOutput> TryNext();
+  void OnOutput(std::function<void()> ready);
   bool ended() const;
   void Abort();
 
  private:
+  void Notify();
   std::optional<TokenOutput> TakeLocked();
 
   const RequestId id_;
@@ -55,6 +58,8 @@ class StreamChannel {
   StreamOwner* owner_;  // nullptr once nobody works on it
   RequestId owner_id_;
   bool abort_requested_ = false;
+  std::mutex ready_mutex_;  // held while ready_ runs; never together with mutex_
+  std::function<void()> ready_;
 };
 
 }  // namespace lucid
