@@ -79,9 +79,14 @@ void BatchRun::Start(Item& item, BatchRow row) {
   const Tokenizer* tokenizer = options_.api.tokenizer ? *options_.api.tokenizer : nullptr;
   item.builder.emplace(*parsed, tokenizer,
                        parsed->model.empty() ? options_.model_name : parsed->model);
-  Result<Stream> stream = engine_.Submit(std::move(parsed->request));
-  if (!stream) return Refuse(item, {stream.error()});
-  item.stream = *std::move(stream);
+  for (int64_t i = 0; i < item.builder->n_prompts(); ++i) {
+    Result<Stream> stream = engine_.Submit(item.builder->RequestOf(i));
+    if (!stream) {
+      item.streams.clear();  // ends those that are under way
+      return Refuse(item, {stream.error()});
+    }
+    item.streams.push_back(*std::move(stream));
+  }
 }
 
 void BatchRun::Refuse(Item& item, const ApiError& error) {
@@ -94,18 +99,21 @@ void BatchRun::Refuse(Item& item, const ApiError& error) {
 bool BatchRun::Collect() {
   bool heard = false;
   for (Item& item : window_) {
-    if (!item.stream) continue;
-    while (const std::optional<TokenOutput> output = item.stream->TryNext()) {
-      heard = true;
-      item.builder->Add(*output);
+    bool ended = !item.streams.empty();
+    for (size_t i = 0; i < item.streams.size(); ++i) {
+      while (const std::optional<TokenOutput> output = item.streams[i].TryNext()) {
+        heard = true;
+        item.builder->Add(*output, static_cast<int64_t>(i));
+      }
+      ended = ended && item.streams[i].ended();
     }
-    if (item.stream->ended()) Finish(item);
+    if (ended) Finish(item);
   }
   return heard;
 }
 
 void BatchRun::Finish(Item& item) {
-  item.stream.reset();
+  item.streams.clear();
   if (const std::optional<Error>& error = item.builder->error()) {
     Refuse(item, {*error});
   } else {

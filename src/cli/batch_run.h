@@ -49,7 +49,7 @@ class BatchRun {
   struct Item {
     int64_t line = 0;
     std::optional<std::string> custom_id;
-    std::optional<Stream> stream;  // while the engine has it
+    std::vector<Stream> streams;  // one a prompt, while the engine has them
     std::optional<CompletionBuilder> builder;
     std::optional<nlohmann::ordered_json> row;  // finished
   };

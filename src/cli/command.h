@@ -17,6 +17,7 @@ struct CommandContext {
 
 void AddRunCommand(CLI::App& root, CommandContext& context);
 void AddChatCommand(CLI::App& root, CommandContext& context);
+void AddServeCommand(CLI::App& root, CommandContext& context);
 void AddBatchCommand(CLI::App& root, CommandContext& context);
 void AddBenchCommand(CLI::App& root, CommandContext& context);
 void AddAccountCommand(CLI::App& root, CommandContext& context);

@@ -89,7 +89,7 @@ void AddQueueFlags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
-Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& model, const EngineFlags& flags) {
+Result<EngineConfig> ToEngineConfig(const ModelFlags& model, const EngineFlags& flags) {
   if (flags.chunk > model.batch) {
     return Err(ErrorCode::kInvalidArgument,
                "--chunk {} is more than --batch-size {}, the most tokens of a step", flags.chunk,
@@ -110,6 +110,11 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& model, const Engine
   config.chunk = flags.chunk;
   config.max_queue = flags.max_queue;
   config.itl_target_ms = flags.itl_target_ms;
+  return config;
+}
+
+Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& model, const EngineFlags& flags) {
+  LUCID_ASSIGN_OR_RETURN(const EngineConfig config, ToEngineConfig(model, flags));
   return Engine::Load(config);
 }
 

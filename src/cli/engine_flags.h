@@ -34,6 +34,8 @@ CLI::Option* AddParallelFlags(CLI::App& command, EngineFlags& flags);
 // --max-queue, --itl-target-ms: where requests come while others run.
 void AddQueueFlags(CLI::App& command, EngineFlags& flags);
 
+// kInvalidArgument for flags that contradict each other.
+Result<EngineConfig> ToEngineConfig(const ModelFlags& model, const EngineFlags& flags);
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelFlags& model, const EngineFlags& flags);
 
 // How requests use the cache: --kv-policy, --kv-budget, --kv-audit.

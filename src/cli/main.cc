@@ -112,6 +112,7 @@ void AddHelpCommand(CLI::App& root, CommandContext& context) {
 void AddCommands(CLI::App& root, CommandContext& context) {
   AddRunCommand(root, context);
   AddChatCommand(root, context);
+  AddServeCommand(root, context);
   AddBatchCommand(root, context);
   AddBenchCommand(root, context);
   AddLimitsCommand(root, context);

@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostAlternatives = 20;  // of logprobs and top_logprobs, as OpenAI and vLLM
+constexpr size_t kMostPrompts = 2048;      // of a completion, as OpenAI
 
 // What a value is called in an error: its beginning, as JSON.
 std::string Shown(const Json& value) {
@@ -40,6 +41,7 @@ struct Reader {
   std::string max_tokens_field = {};
   std::string penalty_field = {};  // length_penalty, if given
   bool logprobs = false;
+  bool stream_options = false;
   int top_logprobs = -1;
 
   Request& request() { return out.request; }
@@ -138,9 +140,59 @@ void ReadLogprobs(Reader& r, const Json& value) {
 }
 
 void ReadStream(Reader& r, const Json& value) {
-  bool stream = false;
-  r.Read(value, stream);
-  if (stream) r.Fail("stream is true, but this answer comes whole", "unsupported_parameter");
+  r.Read(value, r.out.stream);
+  if (r.out.stream && !r.context.streams) {
+    r.Fail("stream is true, but this answer comes whole", "unsupported_parameter");
+  }
+}
+
+void ReadStreamOptions(Reader& r, const Json& value) {
+  if (!value.is_object()) return r.WrongType(value, "an object");
+  r.stream_options = true;
+  for (const auto& [name, option] : value.items()) {
+    r.field = "stream_options." + name;
+    if (name == "include_usage") {
+      r.Read(option, r.out.include_usage);
+    } else {
+      r.Fail(fmt::format("{} is not an option that is supported", r.field), "unknown_parameter");
+    }
+  }
+}
+
+// What only tells clients apart, or asks for what is so anyway.
+void ReadLabel(Reader& r, const Json& value) {
+  std::string label;
+  r.Read(value, label);
+}
+void ReadMetadata(Reader& r, const Json& value) {
+  if (!value.is_object()) r.WrongType(value, "an object of strings");
+}
+template <bool kOnly>
+void ReadOnly(Reader& r, const Json& value) {
+  bool given = false;
+  r.Read(value, given);
+  if (!r.error && given != kOnly) {
+    r.Fail(fmt::format("{} is {}, only {} is supported", r.field, given, kOnly),
+           "unsupported_parameter");
+  }
+}
+void ReadServiceTier(Reader& r, const Json& value) {
+  if (value != "auto" && value != "default") {
+    r.Fail(fmt::format("service_tier is {}, only auto and default are supported", Shown(value)),
+           "unsupported_parameter");
+  }
+}
+void ReadModalities(Reader& r, const Json& value) {
+  if (value != Json::array({"text"})) {
+    r.Fail(fmt::format("modalities is {}, only [\"text\"] is supported", Shown(value)),
+           "unsupported_parameter");
+  }
+}
+// The template's variable, as gpt-oss and others have it.
+void ReadReasoningEffort(Reader& r, const Json& value) {
+  std::string effort;
+  r.Read(value, effort);
+  r.chat.variables["reasoning_effort"] = effort;
 }
 
 void ReadResponseFormat(Reader& r, const Json& value) {
@@ -230,6 +282,17 @@ constexpr Field kFields[] = {
      [](Reader& r, const Json& v) { r.Read(v, r.chat.continue_final_message); }},
     {"response_format", true, false, false, ReadResponseFormat},
     {"stream", true, true, false, ReadStream},
+    {"stream_options", true, true, false, ReadStreamOptions},
+    {"echo", false, true, false, [](Reader& r, const Json& v) { r.Read(v, r.out.echo); }},
+    {"best_of", false, true, true,
+     [](Reader& r, const Json& v) { r.ReadWhole(v, r.out.best_of, 1, kMostWhole); }},
+    {"metadata", true, true, false, ReadMetadata},
+    {"store", true, false, false, ReadOnly<false>},
+    {"service_tier", true, true, false, ReadServiceTier},
+    {"modalities", true, false, false, ReadModalities},
+    {"reasoning_effort", true, false, false, ReadReasoningEffort},
+    {"prompt_cache_key", true, false, false, ReadLabel},
+    {"safety_identifier", true, false, false, ReadLabel},
 };
 
 void ReadMember(Reader& r, const std::string& name, const Json& value) {
@@ -249,6 +312,23 @@ void ReadMember(Reader& r, const std::string& name, const Json& value) {
   if (value.is_null()) return;
   r.Fail(fmt::format("{} is not a parameter that is supported", Shown(Json(name))),
          "unknown_parameter");
+}
+
+void CombineBestOf(Reader& r) {
+  Request& request = r.request();
+  if (r.out.best_of == 0) return;
+  r.field = "best_of";
+  if (r.out.best_of < request.n) {
+    r.Fail(fmt::format("best_of is {}, less than n, which is {}", r.out.best_of, request.n));
+  }
+  if (r.out.best_of == request.n) {
+    r.out.best_of = 0;
+  } else if (r.out.stream) {
+    r.Fail("best_of above n does not go with stream: which replies are best is known at the end");
+  } else if (request.n_logprobs < 0) {
+    r.out.hide_logprobs = true;
+    request.n_logprobs = 0;  // what they are compared by
+  }
 }
 
 // What the members mean together.
@@ -272,28 +352,48 @@ void Combine(Reader& r) {
     r.field = r.penalty_field;
     r.Fail("length_penalty needs use_beam_search to be true");
   }
+  if (r.stream_options && !r.out.stream) {
+    r.field = "stream_options";
+    r.Fail("stream_options needs stream to be true");
+  }
+  CombineBestOf(r);
 }
 
-void ReadPrompt(Reader& r) {
-  r.field = "prompt";
-  if (r.prompt == nullptr) return r.Fail("there is no prompt", "missing_required_parameter");
-  const Json& prompt = *r.prompt;
+std::vector<TokenId> ReadOnePrompt(Reader& r, const Json& prompt) {
   if (prompt.is_string()) {
     const Result<const Tokenizer*>& tokenizer = r.context.tokenizer;
-    if (!tokenizer) {
-      r.error = ApiError{tokenizer.error(), r.field};
-      return;
-    }
-    r.request().prompt = (*tokenizer)->Encode(prompt.get_ref<const std::string&>());
-    return;
+    if (tokenizer) return (*tokenizer)->Encode(prompt.get_ref<const std::string&>());
+    r.error = ApiError{tokenizer.error(), r.field};
+    return {};
   }
   const bool ids = prompt.is_array() && !prompt.empty() &&
                    std::all_of(prompt.begin(), prompt.end(), [](const Json& v) {
                      return v.is_number_integer() && v.get<int64_t>() >= 0 &&
                             v.get<int64_t>() <= std::numeric_limits<TokenId>::max();
                    });
-  if (!ids) return r.WrongType(prompt, "one string or one array of token ids");
-  r.request().prompt = prompt.get<std::vector<TokenId>>();
+  if (ids) return prompt.get<std::vector<TokenId>>();
+  r.WrongType(prompt, "a string, an array of token ids, or an array of such");
+  return {};
+}
+
+void ReadPrompt(Reader& r) {
+  r.field = "prompt";
+  if (r.prompt == nullptr) return r.Fail("there is no prompt", "missing_required_parameter");
+  const Json& prompt = *r.prompt;
+  const bool several =
+      prompt.is_array() && !prompt.empty() && (prompt[0].is_string() || prompt[0].is_array());
+  if (!several) {
+    r.request().prompt = ReadOnePrompt(r, prompt);
+    return;
+  }
+  if (prompt.size() > kMostPrompts) {
+    return r.Fail(
+        fmt::format("there are {} prompts, at most {} are taken", prompt.size(), kMostPrompts));
+  }
+  r.request().prompt = ReadOnePrompt(r, prompt[0]);
+  for (size_t i = 1; i < prompt.size() && !r.error; ++i) {
+    r.out.further_prompts.push_back(ReadOnePrompt(r, prompt[i]));
+  }
 }
 
 void ReadMessages(Reader& r) {
@@ -318,6 +418,14 @@ void ReadMessages(Reader& r) {
 }
 
 }  // namespace
+
+Request ApiRequest::RequestOf(int64_t i) const {
+  Request one = request;
+  if (i > 0) one.prompt = further_prompts[static_cast<size_t>(i - 1)];
+  if (best_of > 0) one.n = best_of;
+  one.rng_stream += static_cast<uint64_t>(i) * static_cast<uint64_t>(std::max(one.n, 1));
+  return one;
+}
 
 ApiResult<ApiRequest> ParseApiRequest(ApiEndpoint endpoint, const Json& body,
                                       const ApiContext& context) {

@@ -33,13 +33,26 @@ struct ApiContext {
   Result<const Tokenizer*> tokenizer;  // its error answers whoever needs it
   Result<const ChatTemplate*> chat_template;
   Request defaults = {};  // what bodies do not say; has no prompt
+  bool streams = false;   // answers may come in pieces ("stream"), which a file's lines cannot
 };
 
 struct ApiRequest {
   ApiEndpoint endpoint = ApiEndpoint::kChat;
-  Request request;
-  std::string model = {};   // as the body says, only to be echoed; empty where it says none
-  bool seed_given = false;  // by the body
+  Request request;  // for the first prompt
+  // Of a completion with several: each is a request of its own, like the first.
+  std::vector<std::vector<TokenId>> further_prompts = {};
+  std::string model = {};      // as the body says, only to be echoed; empty where it says none
+  bool seed_given = false;     // by the body
+  bool stream = false;         // in pieces, as server-sent events
+  bool include_usage = false;  // with a last piece that holds the usage
+  bool echo = false;           // the text begins with the prompt's, and its log-probabilities
+  int32_t best_of = 0;         // > 0: of so many replies the request.n likeliest
+  bool hide_logprobs = false;  // they are only there to compare these
+
+  int64_t n_prompts() const { return 1 + std::ssize(further_prompts); }
+  // The request for prompt `i`, as Submit takes it. The replies of a later prompt draw from streams
+  // of their own.
+  Request RequestOf(int64_t i) const;
 };
 
 // `body` must be an object.

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <span>
 #include <utility>
 
 #include "base/rng.h"
-#include "text/jinja_text.h"
 
 namespace lucid {
 namespace {
@@ -35,16 +34,7 @@ Json CodeOf(const ApiError& error) {
   }
 }
 
-// Characters, counted by their first bytes.
-int64_t CountCharacters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 }  // namespace
-
-Json JsonNumber(double x) {
-  return std::isfinite(x) ? Json(x) : Json(nullptr);
-}
 
 int HttpStatus(ErrorCode code) {
   switch (code) {
@@ -97,34 +87,64 @@ Json CacheFigures(const RequestStats& stats) {
 }
 
 struct CompletionBuilder::Choice {
-  struct Token {
-    TokenId id = -1;
-    LogprobResult logprobs;
-  };
   std::string text;
-  std::vector<Token> tokens;  // where log-probabilities were asked for
+  std::vector<ScoredToken> tokens;  // where log-probabilities were asked for
+  double logprob_sum = 0;           // of them, for best_of
   StopCause cause = StopCause::kNone;
   double score = 0;
   RequestStats stats;
+  bool begun = false;       // a first piece was made of it
+  int64_t text_offset = 0;  // of the next token in pieces
+};
+
+// What the engine's thread finds out of a prompt's tokens before its first output: nobody reads it
+// earlier.
+struct CompletionBuilder::PromptScores {
+  std::vector<LogprobResult> of_next;  // by position
 };
 
 CompletionBuilder::CompletionBuilder(const ApiRequest& request, const Tokenizer* tokenizer,
                                      std::string model)
-    : endpoint_(request.endpoint),
+    : request_(request),
       model_(std::move(model)),
-      seed_(request.request.sampling.seed),
-      beams_(request.request.beam.width > 0),
       tokenizer_(tokenizer),
-      created_(std::time(nullptr)),
-      choices_(static_cast<size_t>(std::max(request.request.n, 1))) {}
+      id_(NewApiId(request.endpoint == ApiEndpoint::kChat ? "chatcmpl-" : "cmpl-")),
+      created_(std::time(nullptr)) {
+  const int32_t replies = std::max({request.request.n, request.best_of, 1});
+  choices_.resize(static_cast<size_t>(n_prompts() * replies));
+  if (!request.echo || request.request.n_logprobs < 0) return;
+  for (int64_t i = 0; i < n_prompts(); ++i) scores_.push_back(std::make_shared<PromptScores>());
+}
 CompletionBuilder::~CompletionBuilder() = default;
 CompletionBuilder::CompletionBuilder(CompletionBuilder&&) noexcept = default;
 CompletionBuilder& CompletionBuilder::operator=(CompletionBuilder&&) noexcept = default;
 
-void CompletionBuilder::Add(const TokenOutput& output) {
-  Choice& choice = choices_[static_cast<size_t>(output.index)];
+Request CompletionBuilder::RequestOf(int64_t i) const {
+  Request request = request_.RequestOf(i);
+  if (scores_.empty()) return request;
+  request.logits_from = 0;
+  const int n_top = request.n_logprobs;
+  request.on_logits = [scores = scores_[static_cast<size_t>(i)], n_top, prompt = request.prompt](
+                          int64_t position, std::span<const float> logits) {
+    const auto next = static_cast<size_t>(position) + 1;
+    if (next >= prompt.size()) return;
+    scores->of_next.push_back(RawLogprobs(logits, prompt[next], n_top));
+  };
+  return request;
+}
+
+size_t CompletionBuilder::IndexOf(const TokenOutput& output, int64_t prompt) const {
+  const auto replies = static_cast<int64_t>(choices_.size()) / n_prompts();
+  return static_cast<size_t>(prompt * replies + output.index);
+}
+
+void CompletionBuilder::Add(const TokenOutput& output, int64_t prompt) {
+  Choice& choice = choices_[IndexOf(output, prompt)];
   choice.text += output.text;
-  if (output.logprobs && output.id >= 0) choice.tokens.push_back({output.id, *output.logprobs});
+  if (output.logprobs && output.id >= 0) {
+    choice.tokens.push_back({output.id, output.logprobs});
+    choice.logprob_sum += output.logprobs->chosen;
+  }
   if (output.error && !error_) error_ = output.error;
   if (output.cause == StopCause::kNone) return;
   choice.cause = output.cause;
@@ -133,11 +153,15 @@ void CompletionBuilder::Add(const TokenOutput& output) {
 }
 
 int64_t CompletionBuilder::prompt_tokens() const {
-  return choices_[0].stats.prompt_tokens;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < n_prompts(); ++i) sum += choices_[IndexOf({}, i)].stats.prompt_tokens;
+  return sum;
 }
 
 int64_t CompletionBuilder::cached_tokens() const {
-  return choices_[0].stats.cached_tokens;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < n_prompts(); ++i) sum += choices_[IndexOf({}, i)].stats.cached_tokens;
+  return sum;
 }
 
 int64_t CompletionBuilder::generated_tokens() const {
@@ -146,119 +170,160 @@ int64_t CompletionBuilder::generated_tokens() const {
   return sum;
 }
 
-namespace {
-
-std::string Spelled(const Tokenizer* tokenizer, TokenId id) {
-  return tokenizer == nullptr ? std::string() : std::string(tokenizer->PieceBytes(id));
+std::string CompletionBuilder::PromptText(int64_t prompt) const {
+  if (!request_.echo || tokenizer_ == nullptr) return "";
+  return tokenizer_->Decode(request_.RequestOf(prompt).prompt, /*skip_special=*/true);
 }
 
-Json TokenJson(const Tokenizer* tokenizer, TokenId id, float logprob) {
-  const std::string bytes = Spelled(tokenizer, id);
-  Json values = Json::array();
-  for (const char byte : bytes) values.push_back(static_cast<unsigned char>(byte));
-  return {{"token", bytes}, {"logprob", JsonNumber(logprob)}, {"bytes", std::move(values)}};
-}
-
-template <typename Tokens>
-Json ChatLogprobs(const Tokenizer* tokenizer, const Tokens& tokens) {
-  Json content = Json::array();
-  for (const auto& token : tokens) {
-    Json entry = TokenJson(tokenizer, token.id, token.logprobs.chosen);
-    entry["top_logprobs"] = Json::array();
-    for (const TokenProb& other : token.logprobs.top) {
-      entry["top_logprobs"].push_back(TokenJson(tokenizer, other.id, other.logprob));
-    }
-    content.push_back(std::move(entry));
+std::vector<ScoredToken> CompletionBuilder::PromptTokens(int64_t prompt) const {
+  std::vector<ScoredToken> tokens;
+  if (scores_.empty()) return tokens;
+  const std::vector<LogprobResult>& of_next = scores_[static_cast<size_t>(prompt)]->of_next;
+  const std::vector<TokenId> ids = request_.RequestOf(prompt).prompt;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    tokens.push_back({ids[i], {}});
+    if (i > 0 && i <= of_next.size()) tokens.back().logprobs = of_next[i - 1];
   }
-  return {{"content", std::move(content)}};
+  return tokens;
 }
 
-// A token's text; where it is not UTF-8 by itself, its bytes as "bytes:\xe2\x82".
-std::string Shown(const std::string& bytes) {
-  if (jinja::IsValidUtf8(bytes)) return bytes;
-  std::string text = "bytes:";
-  for (const char byte : bytes) {
-    text += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+Json CompletionBuilder::Logprobs(const std::vector<ScoredToken>& tokens, int64_t& offset) const {
+  if (tokens.empty() || request_.hide_logprobs) return nullptr;
+  if (request_.endpoint == ApiEndpoint::kChat) return ChatLogprobs(tokenizer_, tokens);
+  return TextLogprobs(tokenizer_, tokens, offset);
+}
+
+// All replies; of a best_of the likeliest of each prompt, by the mean of their tokens'
+// log-probabilities.
+std::vector<size_t> CompletionBuilder::ChoicesToShow() const {
+  std::vector<size_t> all(choices_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  if (request_.best_of == 0) return all;
+  const auto mean = [this](size_t i) {
+    const Choice& choice = choices_[i];
+    return choice.logprob_sum / static_cast<double>(std::max<size_t>(choice.tokens.size(), 1));
+  };
+  std::vector<size_t> shown;
+  for (int64_t p = 0; p < n_prompts(); ++p) {
+    const auto begin = all.begin() + p * request_.best_of;
+    std::stable_sort(begin, begin + request_.best_of,
+                     [&](size_t a, size_t b) { return mean(a) > mean(b); });
+    shown.insert(shown.end(), begin, begin + request_.request.n);
   }
-  return text;
+  return shown;
 }
 
-// Members of an object have different names: of tokens with one text the most likely, which comes
-// first, stays.
-Json TopLogprobs(const Tokenizer* tokenizer, std::span<const TokenProb> list) {
-  Json top = Json::object();
-  for (const TokenProb& other : list) {
-    const std::string text = Shown(Spelled(tokenizer, other.id));
-    if (!top.contains(text)) top[text] = JsonNumber(other.logprob);
-  }
-  return top;
-}
-
-template <typename Tokens>
-Json TextLogprobs(const Tokenizer* tokenizer, const Tokens& tokens) {
-  Json json = {{"tokens", Json::array()},
-               {"token_logprobs", Json::array()},
-               {"top_logprobs", Json::array()},
-               {"text_offset", Json::array()}};
-  int64_t offset = 0;
-  for (const auto& token : tokens) {
-    const std::string bytes = Spelled(tokenizer, token.id);
-    json["tokens"].push_back(Shown(bytes));
-    json["token_logprobs"].push_back(JsonNumber(token.logprobs.chosen));
-    json["top_logprobs"].push_back(TopLogprobs(tokenizer, token.logprobs.top));
-    json["text_offset"].push_back(offset);
-    offset += CountCharacters(bytes);
-  }
-  return json;
-}
-
-}  // namespace
-
-Json CompletionBuilder::ChoiceJson(size_t index) const {
+Json CompletionBuilder::ChoiceJson(size_t index, size_t shown_as) const {
   const Choice& choice = choices_[index];
-  const bool chat = endpoint_ == ApiEndpoint::kChat;
-  Json json = {{"index", index}};
-  if (chat) {
+  const auto prompt =
+      static_cast<int64_t>(index) * n_prompts() / static_cast<int64_t>(choices_.size());
+  Json json = {{"index", shown_as}};
+  if (request_.endpoint == ApiEndpoint::kChat) {
     json["message"] = {{"role", "assistant"}, {"content", choice.text}};
   } else {
-    json["text"] = choice.text;
+    json["text"] = PromptText(prompt) + choice.text;
   }
-  json["logprobs"] = choice.tokens.empty() ? Json(nullptr)
-                     : chat                ? ChatLogprobs(tokenizer_, choice.tokens)
-                                           : TextLogprobs(tokenizer_, choice.tokens);
+  std::vector<ScoredToken> tokens = PromptTokens(prompt);
+  tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
+  int64_t offset = 0;
+  json["logprobs"] = Logprobs(tokens, offset);
   json["finish_reason"] = FinishReason(choice.cause);
   json["stop_cause"] = StopCauseName(choice.cause);
-  if (beams_) json["score"] = JsonNumber(choice.score);
+  if (request_.request.beam.width > 0) json["score"] = JsonNumber(choice.score);
   json["kv"] = CacheFigures(choice.stats);
   return json;
 }
 
-Json CompletionBuilder::Body() const {
-  const bool chat = endpoint_ == ApiEndpoint::kChat;
-  Json choices = Json::array();
-  for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(ChoiceJson(i));
-  const RequestStats& first = choices_[0].stats;
+Json CompletionBuilder::Usage() const {
+  const int64_t prompt = prompt_tokens();
   const int64_t generated = generated_tokens();
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", cached_tokens()}}}};
+}
+
+Json CompletionBuilder::Timings() const {
+  const RequestStats& first = choices_[0].stats;
   double decode_seconds = 0;
   for (const Choice& choice : choices_) {
     decode_seconds = std::max(decode_seconds, choice.stats.decode_seconds);
   }
-  return {{"id", NewApiId(chat ? "chatcmpl-" : "cmpl-")},
-          {"object", chat ? "chat.completion" : "text_completion"},
+  return {{"queue_seconds", first.queue_seconds},
+          {"prefill_seconds", first.prefill_seconds},
+          {"decode_seconds", decode_seconds},
+          {"preemptions", first.preemptions}};
+}
+
+Json CompletionBuilder::Head(bool chunk) const {
+  const bool chat = request_.endpoint == ApiEndpoint::kChat;
+  return {{"id", id_},
+          {"object", !chat   ? "text_completion"
+                     : chunk ? "chat.completion.chunk"
+                             : "chat.completion"},
           {"created", created_},
-          {"model", model_},
-          {"choices", std::move(choices)},
-          {"usage",
-           {{"prompt_tokens", first.prompt_tokens},
-            {"completion_tokens", generated},
-            {"total_tokens", first.prompt_tokens + generated},
-            {"prompt_tokens_details", {{"cached_tokens", first.cached_tokens}}}}},
-          {"seed", seed_},
-          {"timings",
-           {{"queue_seconds", first.queue_seconds},
-            {"prefill_seconds", first.prefill_seconds},
-            {"decode_seconds", decode_seconds},
-            {"preemptions", first.preemptions}}}};
+          {"model", model_}};
+}
+
+Json CompletionBuilder::Body() const {
+  Json choices = Json::array();
+  for (const size_t index : ChoicesToShow()) choices.push_back(ChoiceJson(index, choices.size()));
+  Json body = Head(/*chunk=*/false);
+  body["choices"] = std::move(choices);
+  body["usage"] = Usage();
+  body["seed"] = request_.request.sampling.seed;
+  body["timings"] = Timings();
+  return body;
+}
+
+std::vector<Json> CompletionBuilder::Chunks(const TokenOutput& output, int64_t prompt) {
+  const size_t index = IndexOf(output, prompt);
+  Choice& choice = choices_[index];
+  const bool chat = request_.endpoint == ApiEndpoint::kChat;
+  std::vector<Json> chunks;
+  const auto add = [&](Json content, Json logprobs, Json finish) {
+    Json piece = Head(/*chunk=*/true);
+    Json one = {{"index", index}};
+    one.update(content);
+    one["logprobs"] = std::move(logprobs);
+    one["finish_reason"] = std::move(finish);
+    piece["choices"] = Json::array({std::move(one)});
+    // OpenAI has a null in every piece but the last.
+    if (request_.include_usage) piece["usage"] = nullptr;
+    chunks.push_back(std::move(piece));
+  };
+  std::string text = output.text;
+  std::vector<ScoredToken> tokens;
+  if (!choice.begun && chat) {
+    add({{"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, nullptr);
+  } else if (!choice.begun) {
+    text = PromptText(prompt) + text;
+    tokens = PromptTokens(prompt);
+  }
+  choice.begun = true;
+  if (output.logprobs && output.id >= 0) tokens.push_back({output.id, output.logprobs});
+  const bool last = output.cause != StopCause::kNone;
+  const auto content = [&](const std::string& said) -> Json {
+    if (!chat) return {{"text", said}};
+    return {{"delta", said.empty() ? Json::object() : Json{{"content", said}}}};
+  };
+  if (!text.empty() || !tokens.empty()) {
+    Json logprobs = Logprobs(tokens, choice.text_offset);
+    add(content(text), std::move(logprobs), nullptr);
+  }
+  if (last) {
+    add(content(""), nullptr, FinishReason(output.cause));
+    chunks.back()["choices"][0]["stop_cause"] = StopCauseName(output.cause);
+  }
+  return chunks;
+}
+
+Json CompletionBuilder::UsageChunk() const {
+  Json piece = Head(/*chunk=*/true);
+  piece["choices"] = Json::array();
+  piece["usage"] = Usage();
+  piece["timings"] = Timings();
+  return piece;
 }
 
 }  // namespace lucid

@@ -1,0 +1,123 @@
+// POST /v1/chat/completions and /v1/completions: a body becomes requests to the engine, their
+// outputs one answer or a stream of events.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/openai_response.h"
+#include "server/api.h"
+#include "server/async_stream.h"
+#include "server/worker_pool.h"
+
+namespace lucid::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Event(const Json& json) {
+  return "data: " + Dump(json) + "\n\n";
+}
+
+// Seeds that nobody gave are told, so that an answer can be had again.
+uint64_t FreshSeed() {
+  thread_local std::random_device device;
+  return (uint64_t{device()} << 32 | device()) >> 1;  // positive as a signed number too
+}
+
+ApiResult<ApiRequest> ReadRequest(const Api& api, ApiEndpoint endpoint,
+                                  const HttpRequest& request) {
+  ApiResult<Json> body = ParseBody(request);
+  if (!body) return tl::unexpected<ApiError>(body.error());
+  ApiResult<ApiRequest> parsed = ParseApiRequest(endpoint, *body, api.context);
+  if (!parsed) return parsed;
+  const ApiResult<void> served = CheckModel(api, parsed->model);
+  if (!served) return tl::unexpected<ApiError>(served.error());
+  if (!parsed->seed_given) parsed->request.sampling.seed = FreshSeed();
+  return parsed;
+}
+
+ApiResult<std::vector<AsyncStream>> SubmitAll(const Api& api, const CompletionBuilder& builder,
+                                              const asio::any_io_executor& executor) {
+  std::vector<AsyncStream> streams;
+  for (int64_t i = 0; i < builder.n_prompts(); ++i) {
+    Result<Stream> stream = api.engine.Submit(builder.RequestOf(i));
+    if (!stream) return tl::unexpected<ApiError>({stream.error()});
+    streams.emplace_back(*std::move(stream), executor);
+  }
+  return streams;
+}
+
+asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<AsyncStream>& streams,
+                                HttpExchange& exchange) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    while (true) {
+      const std::optional<TokenOutput> output = co_await streams[i].Next();
+      if (!output) break;
+      builder.Add(*output, static_cast<int64_t>(i));
+    }
+  }
+  HttpResponse response =
+      builder.error() ? JsonError({*builder.error()}) : JsonResponse(builder.Body());
+  co_await exchange.Send(std::move(response));
+}
+
+// What is there by now goes out in one piece. One prompt after the other: the engine works on all.
+asio::awaitable<void> SendEvents(CompletionBuilder& builder, std::vector<AsyncStream>& streams,
+                                 bool usage, HttpExchange& exchange) {
+  co_await exchange.BeginStream("text/event-stream");
+  for (size_t i = 0; i < streams.size() && !builder.error(); ++i) {
+    const auto prompt = static_cast<int64_t>(i);
+    while (!builder.error()) {
+      std::optional<TokenOutput> output = co_await streams[i].Next();
+      if (!output) break;
+      std::string events;
+      for (; output; output = streams[i].TryNext()) {
+        builder.Add(*output, prompt);
+        if (builder.error()) break;
+        for (const Json& chunk : builder.Chunks(*output, prompt)) events += Event(chunk);
+      }
+      co_await exchange.Write(std::move(events));
+    }
+  }
+  std::string end;
+  if (builder.error()) {
+    end = Event(ErrorBody({*builder.error()}));
+  } else if (usage) {
+    end = Event(builder.UsageChunk());
+  }
+  end += "data: [DONE]\n\n";
+  co_await exchange.Write(std::move(end));
+  co_await exchange.EndStream();
+}
+
+}  // namespace
+
+asio::awaitable<void> AnswerCompletion(const Api& api, ApiEndpoint endpoint,
+                                       HttpExchange& exchange) {
+  const auto read = [&] { return ReadRequest(api, endpoint, exchange.request()); };
+  ApiResult<ApiRequest> request = co_await OnWorker(api.workers, read);
+  if (!request) {
+    HttpResponse response = JsonError(request.error());
+    co_await exchange.Send(std::move(response));
+    co_return;
+  }
+  const Tokenizer* tokenizer = api.context.tokenizer ? *api.context.tokenizer : nullptr;
+  CompletionBuilder builder(*request, tokenizer, api.name());
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  ApiResult<std::vector<AsyncStream>> streams = SubmitAll(api, builder, executor);
+  if (!streams) {
+    HttpResponse response = JsonError(streams.error());
+    co_await exchange.Send(std::move(response));
+    co_return;
+  }
+  if (request->stream) {
+    co_await SendEvents(builder, *streams, request->include_usage, exchange);
+  } else {
+    co_await SendWhole(builder, *streams, exchange);
+  }
+}
+
+}  // namespace lucid::server
