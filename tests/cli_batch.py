@@ -199,7 +199,7 @@ class Formats(BatchCase):
 class Refusals(BatchCase):
     def test_members_that_are_unknown_or_wrong(self):
         for member, value, code in (
-                ("colour", "red", "unknown_parameter"), ("tools", [], "unknown_parameter"), ("messages", [], None),
+                ("colour", "red", "unknown_parameter"), ("tools", [], "unsupported_parameter"), ("messages", [], None),
                 ("stream", True, "unsupported_parameter"), ("temperature", "warm", "invalid_type"), ("temperature", -1, None),
                 ("top_p", 2, None), ("top_k", 1.5, "invalid_type"), ("n", 0, "invalid_type"), ("n", 1000, None),
                 ("max_tokens", -1, "invalid_type"), ("stop", [1], "invalid_type"), ("stop", [""], None),
@@ -207,7 +207,7 @@ class Refusals(BatchCase):
                 ("seed", 1.5, "invalid_type"), ("model", 7, "invalid_type"), ("ignore_eos", 1, "invalid_type"),
                 ("kv_policy", "lru", "invalid_type"), ("kv_budget", 64, None), ("kv_audit", True, None),
                 ("priority", "high", "invalid_type"), ("user", 5, "invalid_type"), ("length_penalty", 2, None),
-                ("prompt", [], "invalid_type"), ("prompt", ["a", "b"], "invalid_type"), ("prompt", [512], None),
+                ("prompt", [], "invalid_type"), ("prompt", ["a", 5], "invalid_type"), ("prompt", [512], None),
                 ("prompt", None, "missing_required_parameter"), ("top_logprobs", 2, "unknown_parameter"),
                 ("max_completion_tokens", 3, None), ("temperature", 1e300, "invalid_type"), ("logit_bias", {"5": -1e300}, None), ("chat_template_kwargs", {}, "unknown_parameter")):
             with self.subTest(member=member, value=value):

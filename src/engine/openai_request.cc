@@ -141,7 +141,7 @@ void ReadLogprobs(Reader& r, const Json& value) {
 
 void ReadStream(Reader& r, const Json& value) {
   r.Read(value, r.out.stream);
-  if (r.out.stream && !r.context.streams) {
+  if (r.out.stream && !r.context.serving) {
     r.Fail("stream is true, but this answer comes whole", "unsupported_parameter");
   }
 }
@@ -295,6 +295,48 @@ constexpr Field kFields[] = {
     {"safety_identifier", true, false, false, ReadLabel},
 };
 
+// Members of the OpenAI API, of vLLM and of llama-server that would change an answer, and that
+// nothing here obeys.
+constexpr std::string_view kUnsupported[] = {"audio",
+                                             "function_call",
+                                             "functions",
+                                             "prediction",
+                                             "verbosity",
+                                             "web_search_options",
+                                             "suffix",
+                                             "tools",
+                                             "tool_choice",
+                                             "parallel_tool_calls",
+                                             "min_tokens",
+                                             "stop_token_ids",
+                                             "include_stop_str_in_output",
+                                             "skip_special_tokens",
+                                             "prompt_logprobs",
+                                             "truncate_prompt_tokens",
+                                             "bad_words",
+                                             "allowed_token_ids",
+                                             "guided_json",
+                                             "guided_regex",
+                                             "guided_choice",
+                                             "guided_grammar",
+                                             "structured_outputs",
+                                             "grammar",
+                                             "json_schema",
+                                             "mirostat",
+                                             "mirostat_tau",
+                                             "mirostat_eta",
+                                             "dry_multiplier",
+                                             "xtc_probability",
+                                             "xtc_threshold",
+                                             "dynatemp_range",
+                                             "tfs_z",
+                                             "cache_prompt",
+                                             "id_slot",
+                                             "n_predict",
+                                             "documents",
+                                             "chat_template",
+                                             "logits_processors"};
+
 void ReadMember(Reader& r, const std::string& name, const Json& value) {
   r.field = name;
   const bool is_chat = r.out.endpoint == ApiEndpoint::kChat;
@@ -310,8 +352,14 @@ void ReadMember(Reader& r, const std::string& name, const Json& value) {
     return field.read(r, value);
   }
   if (value.is_null()) return;
+  const bool known =
+      std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported);
+  if (r.context.serving && !known) {
+    r.out.ignored.push_back(name);
+    return;
+  }
   r.Fail(fmt::format("{} is not a parameter that is supported", Shown(Json(name))),
-         "unknown_parameter");
+         known ? "unsupported_parameter" : "unknown_parameter");
 }
 
 void CombineBestOf(Reader& r) {

@@ -2,11 +2,12 @@
 // ParseApiRequest is the entry point; answers are made in openai_response.h. The batch command
 // reads rows with it.
 //
-// Members that are null count as absent; those that are unknown or not supported are errors, never
-// passed over. Beyond OpenAI's members, under the names of vLLM and of our flags: top_k, min_p,
-// typical_p, repetition_penalty, ignore_eos, priority (higher runs first), deadline (seconds after
-// which the reply ends), use_beam_search (n is the width) with length_penalty, kv_policy,
-// kv_budget, kv_audit, chat_template_kwargs, add_generation_prompt, continue_final_message.
+// Members that are null count as absent; those that are not supported are errors, never passed over
+// (ApiContext::serving says what becomes of unknown ones). Beyond OpenAI's members, under the names
+// of vLLM and of our flags: top_k, min_p, typical_p, repetition_penalty, ignore_eos, priority
+// (higher runs first), deadline (seconds after which the reply ends), use_beam_search (n is the
+// width) with length_penalty, kv_policy, kv_budget, kv_audit, chat_template_kwargs,
+// add_generation_prompt, continue_final_message.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -33,7 +34,10 @@ struct ApiContext {
   Result<const Tokenizer*> tokenizer;  // its error answers whoever needs it
   Result<const ChatTemplate*> chat_template;
   Request defaults = {};  // what bodies do not say; has no prompt
-  bool streams = false;   // answers may come in pieces ("stream"), which a file's lines cannot
+  // A server's: answers may come in pieces ("stream"), and members that nobody knows are told in
+  // the answer instead of refused, as clients of other servers send them. A file's lines are as
+  // strict as they can be.
+  bool serving = false;
 };
 
 struct ApiRequest {
@@ -47,7 +51,8 @@ struct ApiRequest {
   bool include_usage = false;  // with a last piece that holds the usage
   bool echo = false;           // the text begins with the prompt's, and its log-probabilities
   int32_t best_of = 0;         // > 0: of so many replies the request.n likeliest
-  bool hide_logprobs = false;  // they are only there to compare these
+  std::vector<std::string> ignored = {};  // members of the body that nobody knows
+  bool hide_logprobs = false;             // they are only there to compare these
 
   int64_t n_prompts() const { return 1 + std::ssize(further_prompts); }
   // The request for prompt `i`, as Submit takes it. The replies of a later prompt draw from streams

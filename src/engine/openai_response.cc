@@ -273,6 +273,7 @@ Json CompletionBuilder::Body() const {
   body["usage"] = Usage();
   body["seed"] = request_.request.sampling.seed;
   body["timings"] = Timings();
+  if (!request_.ignored.empty()) body["ignored"] = request_.ignored;
   return body;
 }
 
@@ -323,6 +324,7 @@ Json CompletionBuilder::UsageChunk() const {
   piece["choices"] = Json::array();
   piece["usage"] = Usage();
   piece["timings"] = Timings();
+  if (!request_.ignored.empty()) piece["ignored"] = request_.ignored;
   return piece;
 }
 

@@ -230,8 +230,8 @@ void HttpServer::Impl::Stop() {
 void HttpServer::Impl::AwaitSignal() {
   signals.async_wait([this](const error_code& error, int) {
     if (error) return;
+    AwaitSignal();  // a second one; Stop cancels the wait where nothing is left to cut off
     Stop();
-    AwaitSignal();
   });
 }
 

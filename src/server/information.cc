@@ -30,6 +30,7 @@ Json ModelList(const Api& api) {
 Json Properties(const Api& api) {
   const EngineConfig& config = api.engine.config();
   const SamplerParams& sampling = api.context.defaults.sampling;
+  const EngineStats stats = api.engine.Stats();
   const bool has_template = api.context.chat_template.has_value();
   return {{"model_path", config.model},
           {"model_alias", api.name()},
@@ -46,6 +47,8 @@ Json Properties(const Api& api) {
             {"repetition_penalty", sampling.repetition_penalty},
             {"frequency_penalty", sampling.frequency_penalty},
             {"presence_penalty", sampling.presence_penalty}}},
+          {"requests_running", stats.scheduler.running},
+          {"requests_waiting", stats.queued + stats.scheduler.waiting},
           {"isa", api.engine.runner().isa()},
           {"numerics", Name(config.numerics)},
           {"threads", api.engine.runner().n_threads()},

@@ -97,7 +97,7 @@ Status Service::Impl::Load() {
                   .context = {.tokenizer = engine->tokenizer(),
                               .chat_template = chat_template,
                               .defaults = options.defaults,
-                              .streams = true},
+                              .serving = true},
                   .workers = workers,
                   .started = std::time(nullptr)});
   router.emplace(MakeRouter(options.router, *api));
