@@ -179,6 +179,28 @@ class Endpoints(unittest.TestCase):
         status, headers, _ = server.ask("GET", "/v1/completions")
         self.assertEqual((status, headers["Allow"]), (405, "POST"))
 
+    def metrics(self):
+        """Name with labels to value."""
+        text = self.server.ask("GET", "/metrics")[2].decode()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if not line.startswith("#")}
+
+    def test_metrics_count_what_was_served(self):
+        model = 'model_name="the-model"'
+        before = self.metrics()
+        self.server.post("/v1/completions", {"prompt": "Metrics of it", "max_tokens": 5, "ignore_eos": True})
+        self.server.post("/v1/completions", {"prompt": 5})
+        after = self.metrics()
+        grew = lambda name: after[name] - before.get(name, 0)
+        self.assertEqual(grew(f"lucid:time_to_first_token_seconds_count{{{model}}}"), 1)
+        self.assertEqual(grew(f"lucid:inter_token_latency_seconds_count{{{model}}}"), 4)
+        self.assertEqual(grew(f"lucid:request_generation_tokens_sum{{{model}}}"), 5)
+        self.assertEqual(grew(f'lucid:request_success_total{{finished_reason="length",{model}}}'), 1)
+        self.assertEqual(grew(f'lucid:request_refused_total{{{model},status="400"}}'), 1)
+        self.assertGreaterEqual(grew(f"lucid:generation_tokens_total{{{model}}}"), 4)
+        self.assertEqual(after[f"lucid:num_requests_running{{{model}}}"], 0)
+        self.assertEqual(after[f'lucid:iteration_tokens_total_bucket{{{model},le="+Inf"}}'],
+                         after[f"lucid:iteration_tokens_total_count{{{model}}}"])
+
     def test_who_goes_ends_its_request(self):
         connection = socket.create_connection(("127.0.0.1", self.server.port))
         body = json.dumps({"prompt": "Once", "max_tokens": 8000, "ignore_eos": True}).encode()
@@ -229,6 +251,16 @@ class Ways(unittest.TestCase):
                     text = connection.getresponse().read().decode()
                     self.assertTrue(text.endswith("data: [DONE]\n\n"), text)
                 connection.close()
+
+    def test_the_log_of_requests(self):
+        with Server("--log-requests") as server:
+            trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+            server.post("/v1/completions", {"prompt": "Hello there", "max_tokens": 3, "ignore_eos": True}, traceparent=trace)
+            server.ask("GET", "/nothing")
+            lines = [json.loads(line) for line in server.text().splitlines() if line.startswith("{")]
+        self.assertEqual([(line["path"], line["status"]) for line in lines], [("/v1/completions", 200), ("/nothing", 404)])
+        self.assertEqual((lines[0]["traceparent"], lines[0]["completion_tokens"]), (trace, 3))
+        self.assertRegex(lines[0]["id"], "cmpl-")
 
     def test_a_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -29,6 +29,7 @@ struct ServeFlags {
   std::vector<std::string> aliases;
   std::string chat_template_file, api_key_file;
   int64_t n_predict = -1;
+  bool log_requests = false;
   double idle_seconds = 75, request_seconds = 30, write_seconds = 30, grace_seconds = 10;
 };
 
@@ -74,6 +75,7 @@ Status Run(const ServeFlags& flags) {
   options.http.write_timeout = Milliseconds(flags.write_seconds);
   options.http.grace = Milliseconds(flags.grace_seconds);
   options.router = flags.router;
+  options.log_requests = flags.log_requests;
   if (!flags.api_key_file.empty()) {
     LUCID_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ReadKeys(flags.api_key_file));
     options.router.api_keys.insert(options.router.api_keys.end(), keys.begin(), keys.end());
@@ -139,6 +141,9 @@ void AddServeCommand(CLI::App& root, CommandContext& context) {
   command->add_option("--chat-template", flags->chat_template_file,
                       "a file with the template to use");
   AddHttpFlags(*command, *flags);
+  command->add_flag("--log-requests", flags->log_requests,
+                    "a line of JSON on standard error for each request: path, status, seconds, "
+                    "tokens, trace headers");
   command
       ->add_option("-n,--n-predict", flags->n_predict,
                    "most tokens of a reply where a request says no max_tokens; -1: until the model "

@@ -12,8 +12,11 @@
 // line runs models through this header alone.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -29,6 +32,20 @@
 
 namespace lucid {
 
+// How many steps had so many tokens.
+struct StepSizes {
+  static constexpr int64_t kLimits[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  // [i]: of at most kLimits[i] tokens and more than the limit before; the last: of more than all.
+  std::array<int64_t, std::size(kLimits) + 1> steps{};
+  int64_t tokens = 0;  // of all of them
+
+  void Add(int64_t n) {
+    ++steps[static_cast<size_t>(std::lower_bound(std::begin(kLimits), std::end(kLimits), n) -
+                                std::begin(kLimits))];
+    tokens += n;
+  }
+};
+
 struct EngineStats {
   SchedulerStats scheduler;
   KvCacheStats cache;
@@ -38,6 +55,7 @@ struct EngineStats {
   double busy_seconds = 0;        // in steps
   double scheduling_seconds = 0;  // of them, neither running the model nor sampling
   double sampling_seconds = 0;
+  StepSizes step_sizes;
 };
 
 struct SequenceHandover;

@@ -413,6 +413,7 @@ bool EngineLoop::Step(Observer* observer) {
     const double sampling_seconds = SecondsSince(sampling);
     const double total = SecondsSince(start);
     totals_.busy_seconds += total;
+    totals_.step_sizes.Add(batch_.n_tokens());
     totals_.sampling_seconds += sampling_seconds;
     totals_.scheduling_seconds += total - run_seconds - sampling_seconds;
   }

@@ -1,6 +1,7 @@
 // Request and what comes back: tokens as they are made, and what they cost.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -89,10 +90,11 @@ struct TokenOutput {
   std::string text = {};  // whole characters that became visible with this token
   std::optional<LogprobResult> logprobs = {};
   std::optional<SampleReport> explain = {};
-  StopCause cause = StopCause::kNone;  // set on the last output of a reply
-  std::optional<Error> error = {};     // cause kError: what went wrong
-  double score = 0;                    // beams: of the whole hypothesis, on its last output
-  RequestStats stats = {};             // filled on the last output of a reply
+  std::chrono::steady_clock::time_point made = {};  // when the engine had it
+  StopCause cause = StopCause::kNone;               // set on the last output of a reply
+  std::optional<Error> error = {};                  // cause kError: what went wrong
+  double score = 0;         // beams: of the whole hypothesis, on its last output
+  RequestStats stats = {};  // filled on the last output of a reply
 };
 
 }  // namespace lucid

@@ -11,6 +11,7 @@ void StreamChannel::Push(TokenOutput output) {
   {
     const std::lock_guard lock(mutex_);
     output.request = id_;
+    output.made = std::chrono::steady_clock::now();
     if (output.cause != StopCause::kNone) --open_replies_;
     outputs_.push_back(std::move(output));
   }

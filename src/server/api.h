@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/openai_request.h"
 #include "server/http.h"
+#include "server/metrics.h"
 
 namespace lucid::server {
 
@@ -19,6 +20,7 @@ struct Api {
   std::vector<std::string> names;  // that a body's "model" may have; the first is told to clients
   ApiContext context;              // of bodies
   asio::thread_pool& workers;
+  Metrics& metrics;
   std::time_t started = 0;
 
   const std::string& name() const { return names.front(); }

@@ -39,23 +39,31 @@ ApiResult<ApiRequest> ReadRequest(const Api& api, ApiEndpoint endpoint,
   return parsed;
 }
 
-ApiResult<std::vector<AsyncStream>> SubmitAll(const Api& api, const CompletionBuilder& builder,
-                                              const asio::any_io_executor& executor) {
-  std::vector<AsyncStream> streams;
+// A request to the engine and the times of its outputs.
+struct Running {
+  AsyncStream stream;
+  Metrics::Request times;
+};
+
+ApiResult<std::vector<Running>> SubmitAll(const Api& api, const CompletionBuilder& builder,
+                                          const asio::any_io_executor& executor) {
+  std::vector<Running> running;
   for (int64_t i = 0; i < builder.n_prompts(); ++i) {
+    Metrics::Request times(api.metrics);
     Result<Stream> stream = api.engine.Submit(builder.RequestOf(i));
     if (!stream) return tl::unexpected<ApiError>({stream.error()});
-    streams.emplace_back(*std::move(stream), executor);
+    running.push_back({AsyncStream(*std::move(stream), executor), std::move(times)});
   }
-  return streams;
+  return running;
 }
 
-asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<AsyncStream>& streams,
+asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<Running>& running,
                                 HttpExchange& exchange) {
-  for (size_t i = 0; i < streams.size(); ++i) {
+  for (size_t i = 0; i < running.size(); ++i) {
     while (true) {
-      const std::optional<TokenOutput> output = co_await streams[i].Next();
+      const std::optional<TokenOutput> output = co_await running[i].stream.Next();
       if (!output) break;
+      running[i].times.Note(*output);
       builder.Add(*output, static_cast<int64_t>(i));
     }
   }
@@ -65,16 +73,17 @@ asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<AsyncStr
 }
 
 // What is there by now goes out in one piece. One prompt after the other: the engine works on all.
-asio::awaitable<void> SendEvents(CompletionBuilder& builder, std::vector<AsyncStream>& streams,
+asio::awaitable<void> SendEvents(CompletionBuilder& builder, std::vector<Running>& running,
                                  bool usage, HttpExchange& exchange) {
   co_await exchange.BeginStream("text/event-stream");
-  for (size_t i = 0; i < streams.size() && !builder.error(); ++i) {
+  for (size_t i = 0; i < running.size() && !builder.error(); ++i) {
     const auto prompt = static_cast<int64_t>(i);
     while (!builder.error()) {
-      std::optional<TokenOutput> output = co_await streams[i].Next();
+      std::optional<TokenOutput> output = co_await running[i].stream.Next();
       if (!output) break;
       std::string events;
-      for (; output; output = streams[i].TryNext()) {
+      for (; output; output = running[i].stream.TryNext()) {
+        running[i].times.Note(*output);
         builder.Add(*output, prompt);
         if (builder.error()) break;
         for (const Json& chunk : builder.Chunks(*output, prompt)) events += Event(chunk);
@@ -106,18 +115,22 @@ asio::awaitable<void> AnswerCompletion(const Api& api, ApiEndpoint endpoint,
   }
   const Tokenizer* tokenizer = api.context.tokenizer ? *api.context.tokenizer : nullptr;
   CompletionBuilder builder(*request, tokenizer, api.name());
+  exchange.notes().emplace_back("id", Dump(builder.id()));
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  ApiResult<std::vector<AsyncStream>> streams = SubmitAll(api, builder, executor);
-  if (!streams) {
-    HttpResponse response = JsonError(streams.error());
+  ApiResult<std::vector<Running>> running = SubmitAll(api, builder, executor);
+  if (!running) {
+    HttpResponse response = JsonError(running.error());
     co_await exchange.Send(std::move(response));
     co_return;
   }
   if (request->stream) {
-    co_await SendEvents(builder, *streams, request->include_usage, exchange);
+    co_await SendEvents(builder, *running, request->include_usage, exchange);
   } else {
-    co_await SendWhole(builder, *streams, exchange);
+    co_await SendWhole(builder, *running, exchange);
   }
+  exchange.notes().emplace_back("prompt_tokens", Dump(builder.prompt_tokens()));
+  exchange.notes().emplace_back("cached_tokens", Dump(builder.cached_tokens()));
+  exchange.notes().emplace_back("completion_tokens", Dump(builder.generated_tokens()));
 }
 
 }  // namespace lucid::server

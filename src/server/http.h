@@ -40,7 +40,9 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual const HttpRequest& request() const = 0;
-  virtual bool answered() const = 0;  // something was sent
+  virtual int status() const = 0;  // that was sent; 0: nothing was yet
+  // What the log says of the request beside its path and status: names, and values as JSON.
+  virtual HttpHeaders& notes() = 0;
   // Sent with the answer, whatever that will be.
   virtual void AddHeader(std::string name, std::string value) = 0;
 

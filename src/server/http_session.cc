@@ -74,7 +74,8 @@ class Session final : public HttpExchange {
       : stream_(stream), state_(state), buffer_(state.options.max_header_bytes + 4096) {}
 
   const HttpRequest& request() const override { return request_; }
-  bool answered() const override { return answered_; }
+  int status() const override { return status_; }
+  HttpHeaders& notes() override { return notes_; }
   void AddHeader(std::string name, std::string value) override {
     added_headers_.emplace_back(std::move(name), std::move(value));
   }
@@ -85,16 +86,17 @@ class Session final : public HttpExchange {
       // GCC 12 makes wrong code of a co_await within a condition.
       const bool read = co_await ReadRequest();
       if (!read) break;
-      answered_ = false;
+      status_ = 0;
       added_headers_.clear();
+      notes_.clear();
       co_await (Answer() || ClientGone());
-      if (gone_ || !answered_ || !keep_alive_) break;
+      if (gone_ || status_ == 0 || !keep_alive_) break;
     }
     if (!gone_) co_await Close();
   }
 
   asio::awaitable<void> Send(HttpResponse response) override {
-    answered_ = true;
+    status_ = response.status;
     http::response<http::string_body> message(static_cast<http::status>(response.status), version_);
     message.set(http::field::content_type, response.content_type);
     for (const auto& [name, value] : response.headers) message.set(name, value);
@@ -116,7 +118,7 @@ class Session final : public HttpExchange {
   }
 
   asio::awaitable<void> BeginStream(std::string_view content_type) override {
-    answered_ = true;
+    status_ = 200;
     http::response<http::empty_body> message(http::status::ok, version_);
     message.set(http::field::content_type, content_type);
     message.set(http::field::cache_control, "no-cache");
@@ -242,7 +244,7 @@ class Session final : public HttpExchange {
     }
     Log().error("{} {}: {}", request_.method, request_.path, fault);
     keep_alive_ = false;
-    if (answered_) co_return;
+    if (status_ != 0) co_return;
     try {
       co_await Send(ErrorResponse(500, "the server failed at this request; its log says how"));
     } catch (const boost::system::system_error&) {
@@ -297,9 +299,10 @@ class Session final : public HttpExchange {
   beast::flat_buffer buffer_;
   HttpRequest request_;
   HttpHeaders added_headers_;
+  HttpHeaders notes_;
   unsigned version_ = 11;
   bool keep_alive_ = true;
-  bool answered_ = false;
+  int status_ = 0;
   bool chunked_ = false;
   bool gone_ = false;  // the client has closed, or nothing can be sent any more
 };

@@ -1,8 +1,13 @@
 #include "server/service.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -21,6 +26,39 @@ using Access = Router::Access;
 
 // Threads for parsing, templates and tokenisers; the engine has the others.
 constexpr int kWorkers = 2;
+
+// Writes the line of a request to the log when its answer is over, however that came.
+class RequestLine {
+ public:
+  // `file` null: none.
+  RequestLine(HttpExchange& exchange, std::FILE* file) : exchange_(exchange), file_(file) {}
+  RequestLine(const RequestLine&) = delete;
+  RequestLine& operator=(const RequestLine&) = delete;
+  ~RequestLine() {
+    if (file_ == nullptr) return;
+    const HttpRequest& request = exchange_.request();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    Json line = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time_))},
+                 {"method", request.method},
+                 {"path", request.path},
+                 {"status", exchange_.status()},
+                 {"seconds", seconds}};
+    for (const auto& [name, value] : exchange_.notes()) line[name] = Json::parse(value);
+    // OpenTelemetry's headers (W3C Trace Context), so that a trace leads here.
+    for (const char* header : {"traceparent", "tracestate", "x-request-id"}) {
+      if (!request.Header(header).empty()) line[header] = request.Header(header);
+    }
+    fmt::print(file_, "{}\n", Dump(line));
+    std::fflush(file_);
+  }
+
+ private:
+  HttpExchange& exchange_;
+  std::FILE* file_;
+  std::time_t time_ = std::time(nullptr);
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // A body in, JSON out, off the server's thread.
 using Answer = ApiResult<Json> (*)(const Api&, const Json&);
@@ -66,6 +104,12 @@ Router MakeRouter(const RouterOptions& options, const Api& api) {
   get({"/v1/models", "/models"}, SendsJson([&api] { return ModelList(api); }));
   get({"/props"}, SendsJson([&api] { return Properties(api); }));
   get({"/health", "/v1/health"}, SendsJson([] { return Json{{"status", "ok"}}; }), Access::kOpen);
+  router.Add("GET", "/metrics", [&api](HttpExchange& exchange) -> asio::awaitable<void> {
+    HttpResponse response;
+    response.body = api.metrics.Text();
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    co_await exchange.Send(std::move(response));
+  });
   get({"/version"}, SendsJson([] { return Json{{"version", Version()}}; }));
   return router;
 }
@@ -83,6 +127,7 @@ struct Service::Impl {
   std::optional<ChatTemplate> own_template;
   std::unique_ptr<Engine> engine;
   asio::thread_pool workers{kWorkers};
+  std::optional<Metrics> metrics;
   std::optional<Api> api;
   std::optional<Router> router;
   std::atomic<bool> ready{false};  // engine, api and router are there
@@ -92,6 +137,7 @@ Status Service::Impl::Load() {
   LUCID_ASSIGN_OR_RETURN(engine, Engine::Load(options.engine));
   const Result<const ChatTemplate*> chat_template =
       own_template ? Result<const ChatTemplate*>(&*own_template) : engine->chat_template();
+  metrics.emplace(*engine, options.names.front());
   api.emplace(Api{.engine = *engine,
                   .names = options.names,
                   .context = {.tokenizer = engine->tokenizer(),
@@ -99,6 +145,7 @@ Status Service::Impl::Load() {
                               .defaults = options.defaults,
                               .serving = true},
                   .workers = workers,
+                  .metrics = *metrics,
                   .started = std::time(nullptr)});
   router.emplace(MakeRouter(options.router, *api));
   engine->Start();
@@ -107,13 +154,15 @@ Status Service::Impl::Load() {
 }
 
 asio::awaitable<void> Service::Impl::Handle(HttpExchange& exchange) {
-  if (ready) {
-    co_await router->Handle(exchange);
+  if (!ready) {
+    HttpResponse response = ErrorResponse(503, "the model is being loaded", "loading");
+    response.headers.emplace_back("Retry-After", "1");
+    co_await exchange.Send(std::move(response));
     co_return;
   }
-  HttpResponse response = ErrorResponse(503, "the model is being loaded", "loading");
-  response.headers.emplace_back("Retry-After", "1");
-  co_await exchange.Send(std::move(response));
+  const RequestLine line(exchange, options.log_requests ? stderr : nullptr);
+  co_await router->Handle(exchange);
+  if (exchange.status() >= 400) metrics->Refused(exchange.status());
 }
 
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -20,6 +20,7 @@ struct ServiceOptions {
   EngineConfig engine;
   std::vector<std::string> names;  // of the model, for clients; at least one
   Request defaults;                // what bodies do not say
+  bool log_requests = false;       // a line of JSON on standard error for each
   std::string chat_template;       // Jinja source instead of the model's own; "": that
 };
 
