@@ -35,6 +35,7 @@ void AddLogitsCommand(CLI::App& root, CommandContext& context);
 void AddPerplexityCommand(CLI::App& root, CommandContext& context);
 void AddSelftestCommand(CLI::App& root, CommandContext& context);
 void AddTraceCommand(CLI::App& root, CommandContext& context);
+void AddExplainCommand(CLI::App& root, CommandContext& context);
 void AddCompletionCommand(CLI::App& root, CommandContext& context);
 
 // Prints "lucid: <message>" on stderr and sets the exit code 1.

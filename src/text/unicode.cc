@@ -224,6 +224,10 @@ bool IsNonspacingMark(int32_t code) {
   return code >= 0 && Category(code) == UTF8PROC_CATEGORY_MN;
 }
 
+int DisplayColumns(int32_t code) {
+  return utf8proc_charwidth(code);
+}
+
 bool IsGraphemeBreak(int32_t before, int32_t after, int32_t* state) {
   if (before < 0 || after < 0) return true;
   return utf8proc_grapheme_break_stateful(before, after, state);

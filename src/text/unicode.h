@@ -34,6 +34,9 @@ bool IsNonspacingMark(int32_t code);  // category Mn
 bool IsWordChar(int32_t code);        // Alphabetic, M*, Nd, Pc, Join_Control: `\w`
 bool IsControl(int32_t code);         // Cc, Cf, Co: what BERT's clean_text removes
 
+// Columns of a terminal that the character takes: 0 for marks and controls, 2 for wide ones.
+int DisplayColumns(int32_t code);
+
 // True where an extended grapheme cluster ends between two neighbours. `state` starts at 0 and is
 // carried.
 bool IsGraphemeBreak(int32_t before, int32_t after, int32_t* state);

@@ -1,0 +1,126 @@
+// The list of topics, in the order of a course.
+#include "explain/topic.h"
+#include "explain/topics/topics.h"
+
+namespace lucid {
+namespace {
+
+constexpr Topic kTopics[] = {
+    {"overview", "From a prompt to the next token", "the whole way in one table, with its shapes",
+     "intro transformer main-line", "token-birth tokens kv-cache paged-attention",
+     "transformer paged", topics::Overview},
+    {"token-birth", "The birth of a token", "the loop: encode, prefill, sample, decode, repeat",
+     "loop generation forward n_past", "prefill-decode sampling kv-cache", "transformer",
+     topics::TokenBirth},
+    {"tokens", "Tokens: what the model reads", "why a token is not a character",
+     "token tokenizer tokenization bpe utf8 emoji", "embedding token-birth", "bpe qwen2.5",
+     topics::Tokens},
+    {"embedding", "Embedding: an id becomes a vector", "a lookup, not a product",
+     "embed token_embd tied", "tokens logits bandwidth", "transformer", topics::Embedding},
+    {"norm", "Norms and the residual stream", "RMSNorm, LayerNorm, and what is added to what",
+     "rmsnorm layernorm residual pre-norm", "qkv ffn", "rms-norm transformer", topics::Norm},
+    {"qkv", "Q, K and V: one vector in three roles", "the three products before attention",
+     "query key value projection build_qkv", "gqa rope attention out-projection",
+     "transformer qwen2.5", topics::Qkv},
+    {"rope", "RoPE: positions as rotations", "pairs of numbers turned by an angle",
+     "rotary positions theta roformer", "position-scaling alibi attention", "rope", topics::Rope},
+    {"position-scaling", "Longer contexts: NTK, YaRN, bands", "how rotations are stretched",
+     "ntk yarn scaling longrope llama3-bands context-extension", "rope", "ntk yarn llama3 qwen2.5",
+     topics::PositionScaling},
+    {"alibi", "ALiBi: distance as a penalty", "positions without rotations",
+     "linear-bias slopes bloom mpt", "rope attention", "alibi bloom mpt", topics::Alibi},
+    {"attention", "Attention: scores, weights, a mixture of values",
+     "why 1/sqrt(d), and a map of this prompt", "scores scaled-dot-product sqrt attention-map",
+     "qkv mask softmax flash-attention", "transformer", topics::Attention},
+    {"mask", "The causal mask", "what a token may see, and why decoding needs none",
+     "masked-softmax causal window sliding-window", "softmax attention kv-cache",
+     "transformer mistral", topics::Mask},
+    {"softmax", "Softmax: scores become shares",
+     "exp, sum, divide; and why the largest is taken off", "exp normalisation",
+     "mask attention sampling", "transformer", topics::Softmax},
+    {"gqa", "MHA, GQA, MQA: heads that share keys", "why the cache shrinks",
+     "mha mqa grouped-query heads", "kv-cache mla qkv", "gqa mqa llama3", topics::Gqa},
+    {"mla", "MLA: a latent vector instead of keys and values", "low-rank caches of DeepSeek",
+     "latent deepseek", "gqa kv-cache", "deepseek-v2 deepseek-v3", topics::Mla},
+    {"out-projection", "The output projection of attention",
+     "`attn_output.weight` is not `output.weight`", "attn_output wo out_proj output",
+     "attention logits norm", "transformer", topics::OutProjection},
+    {"ffn", "The feed-forward half", "GELU, SwiGLU, and where most weights are",
+     "mlp swiglu geglu glu gelu silu activation", "moe norm flops", "glu gelu", topics::Ffn},
+    {"moe", "Mixture of experts", "many matrices, few of them for a token",
+     "experts router mixture-of-experts", "ffn bandwidth", "switch deepseek-v2 deepseek-v3",
+     topics::Moe},
+    {"logits", "Logits: a score for every token", "from the last vector to the vocabulary",
+     "lm-head head unembedding", "softmax sampling embedding", "transformer", topics::Logits},
+    {"graph", "The compute graph is a plan", "what runs, traced back from the logits",
+     "plan dag ggml compute-graph", "overview token-birth", "transformer", topics::Graph},
+    {"sampling", "Sampling: from scores to a choice", "temperature, top-k, top-p, min-p, typical-p",
+     "temperature top-k top-p min-p typical-p nucleus greedy", "softmax penalties perplexity",
+     "nucleus min-p typical", topics::Sampling},
+    {"penalties", "Penalties: against repetition", "presence, frequency, repetition",
+     "repetition frequency presence repeat", "sampling", "ctrl", topics::Penalties},
+    {"perplexity", "Perplexity: the mean number of ways to go on",
+     "exp of the mean surprise, and what it says nothing about", "ppl cross-entropy bits-per-byte",
+     "sampling distillation quantization", "", topics::Perplexity},
+    {"kv-cache", "The KV cache and its bill", "bytes of a token, a sequence, many sequences",
+     "kv cache kvcache memory", "gqa paged-attention kv-compression bandwidth", "gqa transformer",
+     topics::KvCache},
+    {"prefill-decode", "Prefill and decode: one plan, two speeds",
+     "why prompts gain more from arithmetic than replies", "prefill decode gemm gemv phases",
+     "roofline bandwidth batching", "sarathi", topics::PrefillDecode},
+    {"flops", "Counting FLOPs", "by op, by the rule 2PN, with and without a cache",
+     "flop 2pn complexity arithmetic", "roofline prefill-decode", "chinchilla transformer",
+     topics::Flops},
+    {"bandwidth", "The ceiling of decoding", "bytes a token, and why decoding misses the ceiling",
+     "decode-ceiling ceiling tokens-per-second memory-bound waterfall",
+     "roofline quantization kv-cache", "roofline awq", topics::Bandwidth},
+    {"roofline", "The roofline", "bound by memory or by arithmetic",
+     "arithmetic-intensity ridge compute-bound", "bandwidth flops prefill-decode",
+     "roofline h100 flash1", topics::Roofline},
+    {"quantization", "Quantised weights", "blocks, scales, bits per weight, and the error",
+     "quantisation q4 q4_k_m q8_0 blocks bits", "bandwidth perplexity", "awq",
+     topics::Quantization},
+    {"batching", "Batching: one pass over the weights for many",
+     "continuous batching, chunked prefill, two engines",
+     "continuous-batching chunked-prefill disaggregation serving scheduler",
+     "prefill-decode paged-attention roofline", "orca sarathi distserve", topics::Batching},
+    {"paged-attention", "Paged attention: block tables", "no gaps, shared prefixes",
+     "paged paging block-table vllm prefix-sharing", "kv-cache batching", "paged",
+     topics::PagedAttention},
+    {"flash-attention", "FlashAttention and Flash-Decoding",
+     "softmax in one pass, with O(S) scratch", "flash online-softmax flash-decoding log-sum-exp",
+     "softmax attention roofline", "flash1 flash2 flash3 flash-decoding", topics::FlashAttention},
+    {"kv-compression", "Smaller caches", "types with fewer bits, and what to forget",
+     "eviction kv-quantization h2o snapkv streamingllm kivi compression", "kv-cache",
+     "streaming h2o snapkv kivi kvquant mistral", topics::KvCompression},
+    {"speculative", "Speculative decoding", "accept or draw from the rest: exact, and faster",
+     "speculation draft medusa eagle lookahead", "prefill-decode bandwidth sampling",
+     "leviathan chen medusa eagle lookahead", topics::Speculative},
+    {"distillation", "Distillation", "learning from soft labels; KL divergence",
+     "distill teacher student soft-labels kl", "perplexity softmax", "distillation",
+     topics::Distillation},
+    {"self-test", "Six questions to test yourself", "with this model's numbers as answers",
+     "questions quiz exam selftest", "tokens qkv gqa prefill-decode perplexity paged-attention",
+     "paged gqa", topics::SelfTest},
+    {"papers", "Papers", "what the pages name, by year", "references literature bibliography",
+     "overview", "", topics::Papers},
+};
+
+constexpr Chapter kChapters[] = {
+    {"Start here", "overview"},          {"From text to vectors", "tokens"},
+    {"Inside a layer", "norm"},          {"From scores to text", "logits"},
+    {"What it costs", "kv-cache"},       {"Serving many", "batching"},
+    {"Beyond one model", "speculative"}, {"To finish", "self-test"},
+};
+
+}  // namespace
+
+std::span<const Topic> AllTopics() {
+  return kTopics;
+}
+
+std::span<const Chapter> AllChapters() {
+  return kChapters;
+}
+
+}  // namespace lucid
