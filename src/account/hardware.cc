@@ -138,7 +138,8 @@ Result<Hardware> HardwareOf(const Machine& machine, int threads, int64_t bytes, 
       .kernels = {}};
   if (single > 0) hardware.peaks.push_back({std::string(kFloat32), 2 * single});
   for (const KernelSpeed& kernel : machine.kernels) {
-    if (kernel.threads == threads) hardware.kernels.push_back(kernel);
+    const bool same_numerics = kernel.numerics == (eight_bits ? "fast" : "default");
+    if (kernel.threads == threads && same_numerics) hardware.kernels.push_back(kernel);
   }
   return hardware;
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "account/kernel_build.h"
 #include "base/rng.h"
-#include "base/timer.h"
 #include "models/load.h"
 #include "plan/builder.h"
 #include "plan/op_table.h"
@@ -17,35 +17,58 @@
 namespace lucid {
 namespace {
 
-// Layers as models of a few billion parameters have them, and as many as no cache holds.
-constexpr int64_t kDim = 2048, kHeads = 16, kKvHeads = 4, kHeadDim = 128, kFfn = 5632, kVocab = 256;
-constexpr int64_t kLayerWeights = kDim * kHeadDim * 2 * (kHeads + kKvHeads) + 3 * kDim * kFfn;
-constexpr int64_t kPrompt = 256;
+constexpr int64_t kHeadDim = 128, kQueriesOfKey = 4, kVocab = 256;
 constexpr int kPrompts = 3, kTokens = 15;
 constexpr int64_t kDistinctRows = 8;  // making more up would take seconds
+// What a thread reads again and again stays in a cache of its own.
+constexpr int64_t kCachedBytes = 384 * 1024;
+constexpr int kCachedProducts = 32;
 
-Plan ProbePlan(int64_t layers) {
+int64_t KvHeads(const KernelProbe& probe) {
+  return std::max<int64_t>(1, probe.dim / kHeadDim / kQueriesOfKey);
+}
+
+int64_t LayerWeights(const KernelProbe& probe) {
+  return probe.dim * (2 * probe.dim + 2 * KvHeads(probe) * kHeadDim) + 3 * probe.dim * probe.ffn;
+}
+
+Plan ProbePlan(const KernelProbe& probe, int64_t layers) {
+  const int64_t dim = probe.dim, kv_dim = KvHeads(probe) * kHeadDim;
   Builder b("probe");
   RopeSpec rope;
   rope.rotary_dim = kHeadDim;
-  Value x = b.Embed(b.Mat("token_embd", kVocab, kDim));
+  Value x = b.Embed(b.Mat("token_embd", kVocab, dim));
   for (int layer = 0; layer < layers; ++layer) {
     const LayerScope w = b.Layer(layer);
-    Value h = b.RmsNorm(x, w.Vec("attn_norm", kDim), 1e-5);
-    const Value q = b.Rope(b.Linear(h, w.Mat("attn_q", kHeads * kHeadDim, kDim)), kHeadDim, rope);
-    const Value k = b.Rope(b.Linear(h, w.Mat("attn_k", kKvHeads * kHeadDim, kDim)), kHeadDim, rope);
-    const Value v = b.Linear(h, w.Mat("attn_v", kKvHeads * kHeadDim, kDim));
-    Value kv = b.Kv({.heads = kKvHeads, .k_dim = kHeadDim, .v_dim = kHeadDim}, "kv");
+    Value h = b.RmsNorm(x, w.Vec("attn_norm", dim), 1e-5);
+    const Value q = b.Rope(b.Linear(h, w.Mat("attn_q", dim, dim)), kHeadDim, rope);
+    const Value k = b.Rope(b.Linear(h, w.Mat("attn_k", kv_dim, dim)), kHeadDim, rope);
+    const Value v = b.Linear(h, w.Mat("attn_v", kv_dim, dim));
+    Value kv = b.Kv({.heads = KvHeads(probe), .k_dim = kHeadDim, .v_dim = kHeadDim}, "kv");
     kv = b.KvStore(kv, k, v);
     const Value a = b.Attention(q, kv, {.scale = 1 / std::sqrt(static_cast<double>(kHeadDim))});
-    x = b.Add(x, b.Linear(a, w.Mat("attn_output", kDim, kHeads * kHeadDim)));
-    h = b.RmsNorm(x, w.Vec("ffn_norm", kDim), 1e-5);
-    const Value gate = b.Linear(h, w.Mat("ffn_gate", kFfn, kDim));
-    const Value up = b.Linear(h, w.Mat("ffn_up", kFfn, kDim));
-    x = b.Add(x, b.Linear(b.Glu(gate, up, Activation::kSilu), w.Mat("ffn_down", kDim, kFfn)));
+    x = b.Add(x, b.Linear(a, w.Mat("attn_output", dim, dim)));
+    h = b.RmsNorm(x, w.Vec("ffn_norm", dim), 1e-5);
+    const Value gate = b.Linear(h, w.Mat("ffn_gate", probe.ffn, dim));
+    const Value up = b.Linear(h, w.Mat("ffn_up", probe.ffn, dim));
+    x = b.Add(x, b.Linear(b.Glu(gate, up, Activation::kSilu), w.Mat("ffn_down", dim, probe.ffn)));
   }
-  x = b.RmsNorm(b.GatherRows(x), b.Vec("output_norm", kDim), 1e-5);
-  return b.Finish(b.Linear(x, b.Mat("output", kVocab, kDim)));
+  x = b.RmsNorm(b.GatherRows(x), b.Vec("output_norm", dim), 1e-5);
+  return b.Finish(b.Linear(x, b.Mat("output", kVocab, dim)));
+}
+
+// The same small matrix again and again, between norms that keep the products apart. The cache is
+// there because every model has one.
+Plan CachedPlan(const KernelProbe& probe, DType weights, int threads) {
+  const int64_t fit = threads * kCachedBytes / RowBytes(weights, probe.dim);
+  const int64_t rows = std::max<int64_t>(64, fit / 64 * 64);
+  Builder b("probe");
+  const Value x = b.Embed(b.Mat("token_embd", kVocab, probe.dim));
+  const Value norm = b.Vec("norm", probe.dim), matrix = b.Mat("matrix", rows, probe.dim);
+  for (int i = 0; i < kCachedProducts; ++i) b.Linear(b.RmsNorm(x, norm, 1e-5), matrix);
+  const KvSpec spec{.heads = probe.dim / kHeadDim, .k_dim = kHeadDim, .v_dim = kHeadDim};
+  const Value a = b.Attention(x, b.KvStore(b.Kv(spec, "kv"), x, x), {.scale = 1});
+  return b.Finish(b.Linear(b.GatherRows(a), b.Mat("output", kVocab, probe.dim)));
 }
 
 // A block whose numbers are finite and of a usual size, from random bytes: types that can only be
@@ -108,36 +131,23 @@ struct Parts {
   int n_products = 0, n_attention = 0, n_others = 0;
   Cost of_products, of_attention, of_others;
 
-  double seconds() const { return products + attention + others; }
-};
-
-class PartTimer final : public Observer {
- public:
-  PartTimer(const Workload& work, Parts& parts) : work_(work), parts_(parts) {}
-
-  void AfterOp(const ObservedOp& observed) override {
-    const double seconds = static_cast<double>(observed.nanoseconds) / 1e9;
-    const Cost cost = Info(observed.op.kind).cost(observed.plan, observed.op, work_);
-    const bool attention = observed.op.kind == OpKind::kAttention;
-    const bool product = !attention && cost.macs > 0;
-    (product ? parts_.products : attention ? parts_.attention : parts_.others) += seconds;
-    ++(product ? parts_.n_products : attention ? parts_.n_attention : parts_.n_others);
-    (product ? parts_.of_products : attention ? parts_.of_attention : parts_.of_others) += cost;
+  void Add(OpKind kind, const Cost& cost, double seconds) {
+    const bool is_attention = kind == OpKind::kAttention;
+    const bool product = !is_attention && cost.macs > 0;
+    (product ? products : is_attention ? attention : others) += seconds;
+    ++(product ? n_products : is_attention ? n_attention : n_others);
+    (product ? of_products : is_attention ? of_attention : of_others) += cost;
   }
-
- private:
-  const Workload& work_;
-  Parts& parts_;
 };
 
 class Probe {
  public:
-  static Result<Probe> Make(DType weights, Numerics numerics, int threads, int64_t bytes) {
+  static Result<Probe> Make(Plan plan, DType weights, Numerics numerics, const std::string& isa,
+                            int threads, int64_t prompt) {
     Probe probe;
-    const int64_t layer_bytes = RowBytes(weights, kLayerWeights);
     probe.model_ = std::make_unique<Model>();
     Model& model = *probe.model_;
-    model.plan = ProbePlan(CeilDiv(bytes, layer_bytes));
+    model.plan = std::move(plan);
     probe.types_.assign(model.plan.values.size(), DType::kF32);
     for (const Value v : model.plan.Weights()) {
       const bool matrix = model.plan.Info(v).shape.rank == 2;
@@ -152,54 +162,51 @@ class Probe {
                          }));
     RunnerOptions options;
     options.numerics = numerics;
+    options.isa = isa;
     options.n_threads = threads;
-    options.max_tokens = kPrompt;
+    options.max_tokens = prompt;
     LUCID_ASSIGN_OR_RETURN(const KvLayout layout, KvLayout::Make(model.plan.kv_layers, options.kv));
-    options.kv_blocks = layout.BlocksForAll(1, kPrompt + 1, kPrompt);
-    probe.table_.resize(static_cast<size_t>(CeilDiv(kPrompt + 1, options.kv.block_size)));
+    options.kv_blocks = layout.BlocksForAll(1, prompt + 1, prompt);
+    probe.table_.resize(static_cast<size_t>(CeilDiv(prompt + 1, options.kv.block_size)));
     std::iota(probe.table_.begin(), probe.table_.end(), 0);
     LUCID_ASSIGN_OR_RETURN(probe.runner_, Runner::Create(model, options));
     return probe;
   }
 
-  // The median of several such steps, its parts scaled to what a step takes that nobody observes.
+  // The median of several such steps.
   Parts Measure(int64_t start, int64_t count, int times) {
+    std::vector<StepTimes> steps(static_cast<size_t>(times));
+    Step(start, count, nullptr);  // pages are touched first
+    for (StepTimes& step : steps) Step(start, count, &step);
+    const auto middle = steps.begin() + times / 2;
+    std::nth_element(steps.begin(), middle, steps.end(),
+                     [](const StepTimes& a, const StepTimes& b) {
+                       return a.end() - a.begin() < b.end() - b.begin();
+                     });
     Workload work;
     work.sequences = {{.start = start, .count = count}};
     work.outputs = 1;
     work.weight_dtypes = types_;
-    std::vector<double> plain;
-    std::vector<Parts> observed;
-    for (int i = 0; i <= times; ++i) {
-      const Clock::time_point begin = Clock::now();
-      Step(start, count, nullptr);
-      plain.push_back(SecondsSince(begin));
-      PartTimer timer(work, observed.emplace_back());
-      Step(start, count, &timer);
+    Parts parts;
+    const Plan& plan = runner_->plan();
+    for (size_t i = 0; i < plan.ops.size(); ++i) {
+      parts.Add(plan.ops[i].kind, Info(plan.ops[i].kind).cost(plan, plan.ops[i], work),
+                middle->Op(i).total());
     }
-    plain.erase(plain.begin());  // pages are touched first
-    observed.erase(observed.begin());
-    const auto middle = static_cast<std::ptrdiff_t>(plain.size() / 2);
-    std::nth_element(plain.begin(), plain.begin() + middle, plain.end());
-    std::nth_element(observed.begin(), observed.begin() + middle, observed.end(),
-                     [](const Parts& a, const Parts& b) { return a.seconds() < b.seconds(); });
-    Parts parts = observed[static_cast<size_t>(middle)];
-    const double scale = std::min(1.0, plain[static_cast<size_t>(middle)] / parts.seconds());
-    parts.products *= scale;
-    parts.attention *= scale;
-    parts.others *= scale;
     return parts;
   }
 
+  std::string_view isa() const { return runner_->isa(); }
+
  private:
-  void Step(int64_t start, int64_t count, Observer* observer) {
+  void Step(int64_t start, int64_t count, StepTimes* times) {
     batch_.Clear();
     batch_.AddSequence(table_);
     for (int64_t i = 0; i < count; ++i) {
       batch_.AddToken(static_cast<int32_t>(i % kVocab), start + i,
                       count == 1 ? Phase::kGenerated : Phase::kPrompt, i + 1 == count);
     }
-    runner_->Run(batch_, observer);
+    runner_->Run(batch_, nullptr, times);
   }
 
   std::unique_ptr<Model> model_;
@@ -216,23 +223,39 @@ double Rate(int64_t amount, double seconds, int ops, double op_seconds) {
 
 }  // namespace
 
-Result<KernelSpeed> MeasureKernels(DType weights, Numerics numerics, int threads, int64_t bytes) {
-  LUCID_ASSIGN_OR_RETURN(Probe probe, Probe::Make(weights, numerics, threads, bytes));
-  const Parts prompt = probe.Measure(0, kPrompt, kPrompts);
-  const Parts token = probe.Measure(kPrompt, 1, kTokens);
+Result<KernelSpeed> MeasureKernels(DType weights, Numerics numerics, const std::string& isa,
+                                   int threads, const KernelProbe& size) {
+  const int64_t layers = CeilDiv(size.bytes, RowBytes(weights, LayerWeights(size)));
+  LUCID_ASSIGN_OR_RETURN(Probe probe, Probe::Make(ProbePlan(size, layers), weights, numerics, isa,
+                                                  threads, size.prompt));
+  const Parts prompt = probe.Measure(0, size.prompt, kPrompts);
+  const Parts token = probe.Measure(size.prompt, 1, kTokens);
+  LUCID_ASSIGN_OR_RETURN(Probe in_cache, Probe::Make(CachedPlan(size, weights, threads), weights,
+                                                     numerics, isa, threads, /*prompt=*/1));
+  const Parts cached = in_cache.Measure(0, 1, kTokens);
   KernelSpeed speed{.weights = std::string(Name(weights)),
                     .numerics = std::string(Name(numerics)),
-                    .threads = threads};
+                    .threads = threads,
+                    .isa = std::string(probe.isa()),
+                    .build = std::string(KernelBuild())};
   speed.op_seconds = token.others / token.n_others;
   speed.stream_bytes_per_second =
       Rate(token.of_products.weight_bytes, token.products, token.n_products, speed.op_seconds);
+  speed.cached_bytes_per_second = Rate(cached.of_products.weight_bytes, cached.products,
+                                       cached.n_products, cached.others / cached.n_others);
   speed.macs_per_second =
       Rate(prompt.of_products.macs, prompt.products, prompt.n_products, speed.op_seconds);
   speed.attention_macs_per_second =
       Rate(prompt.of_attention.macs, prompt.attention, prompt.n_attention, speed.op_seconds);
+  speed.token_attention_macs_per_second =
+      Rate(token.of_attention.macs, token.attention, token.n_attention, speed.op_seconds);
   speed.activation_bytes_per_second =
       Rate(prompt.of_others.activation_bytes, prompt.others, prompt.n_others, speed.op_seconds);
   return speed;
+}
+
+std::string_view KernelBuild() {
+  return LUCID_KERNEL_BUILD;
 }
 
 }  // namespace lucid

@@ -91,9 +91,13 @@ void Visit(const Visitor& visit, KernelSpeed& record) {
   visit("weights", record.weights);
   visit("numerics", record.numerics);
   visit("threads", record.threads);
+  visit("isa", record.isa);
+  visit("build", record.build);
   visit("stream_bytes_per_second", record.stream_bytes_per_second);
+  visit("cached_bytes_per_second", record.cached_bytes_per_second);
   visit("macs_per_second", record.macs_per_second);
   visit("attention_macs_per_second", record.attention_macs_per_second);
+  visit("token_attention_macs_per_second", record.token_attention_macs_per_second);
   visit("activation_bytes_per_second", record.activation_bytes_per_second);
   visit("op_seconds", record.op_seconds);
 }
@@ -146,6 +150,18 @@ void ReadList(const Reader& reader, const char* name, std::vector<T>& records) {
   }
 }
 
+// Entries of another version's form are left out: they would be of other kernels anyway.
+void ReadKernels(const Reader& reader, std::vector<KernelSpeed>& kernels) {
+  const Json* list = reader.Find("kernels", [](const Json& j) { return j.is_array(); });
+  if (list == nullptr) return;
+  for (const Json& item : *list) {
+    KernelSpeed record;
+    std::optional<Error> other_form;
+    Visit(Reader{item, reader.what, other_form}, record);
+    if (!other_form) kernels.push_back(std::move(record));
+  }
+}
+
 }  // namespace
 
 Json ToJson(const Machine& machine) {
@@ -175,7 +191,7 @@ Result<Machine> MachineFromJson(std::string_view text, std::string_view what) {
   }
   ReadList(reader, "reads", machine.reads);
   ReadList(reader, "peaks", machine.peaks);
-  if (json.is_object() && json.contains("kernels")) ReadList(reader, "kernels", machine.kernels);
+  if (json.is_object() && json.contains("kernels")) ReadKernels(reader, machine.kernels);
   ReadList(reader, "clock_hertz", machine.clocks);
   ReadList(reader, "barrier_seconds", machine.barriers);
   ReadList(reader, "refused", machine.refused);

@@ -24,8 +24,8 @@ struct ReadSpeed {
 
 // Multiply-adds of operands in registers, all threads together.
 struct ComputePeak {
-  std::string numbers;  // "float32", "bfloat16", "int8": of the factors
-  std::string isa;      // "avx512vnni"
+  std::string numbers;   // "float32", "bfloat16", "int8": of the factors
+  std::string isa = {};  // "avx512vnni"
   int threads = 0;
   double macs_per_second = 0;
 };
@@ -35,11 +35,15 @@ struct KernelSpeed {
   std::string weights;   // "Q4_K"
   std::string numerics;  // "default"
   int threads = 0;
-  double stream_bytes_per_second = 0;      // products of one row: weights of the file
-  double macs_per_second = 0;              // products of many rows
-  double attention_macs_per_second = 0;    // of a prompt
-  double activation_bytes_per_second = 0;  // ops that are no products, with many rows
-  double op_seconds = 0;                   // that any op takes at least
+  std::string isa = {};                        // the best that their step had
+  std::string build = {};                      // KernelBuild() of what was measured
+  double stream_bytes_per_second = 0;          // products of one row: weights of the file
+  double cached_bytes_per_second = 0;          // the same where no memory is in the way
+  double macs_per_second = 0;                  // products of many rows
+  double attention_macs_per_second = 0;        // of a prompt
+  double token_attention_macs_per_second = 0;  // of a generated token, with its cache in caches
+  double activation_bytes_per_second = 0;      // ops that are no products, with many rows
+  double op_seconds = 0;                       // that any op takes at least
 };
 
 struct ThreadCost {
@@ -67,7 +71,7 @@ struct Machine {
 
   std::vector<ReadSpeed> reads;
   std::vector<ComputePeak> peaks;
-  std::vector<KernelSpeed> kernels;  // files of older versions have none
+  std::vector<KernelSpeed> kernels;  // as far as they have been asked for
   std::vector<ThreadCost> clocks;    // hertz, of each of so many threads that compute
   std::vector<ThreadCost> barriers;  // seconds of a ThreadPool::Barrier
   std::vector<Refusal> refused;      // instruction sets whose peaks could not be measured

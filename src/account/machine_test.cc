@@ -39,9 +39,13 @@ Machine MakeMachine() {
   machine.kernels = {{.weights = "Q4_K",
                       .numerics = "default",
                       .threads = 2,
+                      .isa = "avx512vnni",
+                      .build = "0123456789abcdef",
                       .stream_bytes_per_second = 40e9,
+                      .cached_bytes_per_second = 120e9,
                       .macs_per_second = 500e9,
                       .attention_macs_per_second = 200e9,
+                      .token_attention_macs_per_second = 30e9,
                       .activation_bytes_per_second = 100e9,
                       .op_seconds = 1e-6}};
   machine.clocks = {{1, 4.2e9}, {2, 4.1e9}};
@@ -68,6 +72,8 @@ TEST(MachineJson, ComesBackAsItWas) {
   ASSERT_EQ(back.kernels.size(), 1u);
   EXPECT_EQ(back.kernels[0].weights, "Q4_K");
   EXPECT_EQ(back.kernels[0].op_seconds, 1e-6);
+  EXPECT_EQ(back.kernels[0].isa, "avx512vnni");
+  EXPECT_EQ(back.kernels[0].build, "0123456789abcdef");
   ASSERT_EQ(back.peaks.size(), 4u);
   EXPECT_EQ(back.peaks[2].isa, "avx512vnni");
   EXPECT_EQ(back.clocks[1].value, 4.1e9);

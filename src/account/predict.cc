@@ -63,14 +63,21 @@ bool IsAttention(OpKind kind) {
   return kind == OpKind::kAttention || kind == OpKind::kMlaAttention;
 }
 
+// Multiply-adds of attention a second in that step.
+double AttentionRate(const Hardware& hardware, const Workload& work) {
+  const bool tokens = std::ranges::all_of(work.sequences, Workload::IsGenerated);
+  const KernelSpeed& kernel = hardware.kernels.front();
+  return tokens ? kernel.token_attention_macs_per_second : kernel.attention_macs_per_second;
+}
+
 OpTime MeasuredTime(const Hardware& hardware, const std::vector<MatrixShare>& matrices,
-                    const Op& op, const Cost& cost) {
+                    const Op& op, const Workload& work, const Cost& cost) {
   const KernelSpeed& any = hardware.kernels.front();
   OpTime time;
   time.other = any.op_seconds;
   time.memory = static_cast<double>(cost.kv_read_bytes) / hardware.bytes_per_second;
   if (IsAttention(op.kind)) {
-    time.arithmetic = static_cast<double>(cost.macs) / any.attention_macs_per_second;
+    time.arithmetic = static_cast<double>(cost.macs) / AttentionRate(hardware, work);
   }
   for (const MatrixShare& share : matrices) {
     const KernelSpeed& kernel = KernelFor(hardware, share.type);
@@ -91,7 +98,7 @@ OpTime MeasuredTime(const Hardware& hardware, const std::vector<MatrixShare>& ma
 OpTime TimeOf(const Hardware& hardware, const Plan& plan, const Op& op, const Workload& work,
               const Cost& cost) {
   const std::vector<MatrixShare> matrices = MatricesOf(plan, op, work);
-  if (!hardware.kernels.empty()) return MeasuredTime(hardware, matrices, op, cost);
+  if (!hardware.kernels.empty()) return MeasuredTime(hardware, matrices, op, work, cost);
   OpTime time;
   time.memory = static_cast<double>(cost.weight_bytes + cost.kv_read_bytes + cost.kv_write_bytes) /
                 hardware.bytes_per_second;
@@ -101,6 +108,26 @@ OpTime TimeOf(const Hardware& hardware, const Plan& plan, const Op& op, const Wo
     time.arithmetic += flops * share.params / hardware.FlopsFor(share.type);
   }
   return time;
+}
+
+LeastTimes LeastTimesOf(const Hardware& hardware, const Plan& plan, const Op& op,
+                        const Workload& work, const Cost& cost) {
+  LeastTimes least;
+  least.reading =
+      static_cast<double>(cost.weight_bytes + cost.kv_read_bytes) / hardware.bytes_per_second;
+  if (IsAttention(op.kind)) {
+    least.computing = static_cast<double>(cost.macs) / AttentionRate(hardware, work);
+    return least;
+  }
+  for (const MatrixShare& share : MatricesOf(plan, op, work)) {
+    const KernelSpeed& kernel = KernelFor(hardware, share.type);
+    const double decoding =
+        static_cast<double>(cost.weight_bytes) * share.bytes / kernel.cached_bytes_per_second;
+    const double products = static_cast<double>(cost.macs) * share.params / kernel.macs_per_second;
+    least.computing += std::max(decoding, products);
+    least.quantised = least.quantised || Info(share.type).block_elems > 1;
+  }
+  return least;
 }
 
 StepTime PredictStep(const Hardware& hardware, const Plan& plan, const Workload& work) {

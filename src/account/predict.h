@@ -27,6 +27,15 @@ struct OpTime {
 OpTime TimeOf(const Hardware& hardware, const Plan& plan, const Op& op, const Workload& work,
               const Cost& cost);
 
+// What an op needs at least on a machine whose kernels have been measured, in seconds.
+struct LeastTimes {
+  double reading = 0;      // bytes of weights and cache, as fast as the machine's reading loop
+  double computing = 0;    // its kernels, with all operands in caches
+  bool quantised = false;  // some of its weights are
+};
+LeastTimes LeastTimesOf(const Hardware& hardware, const Plan& plan, const Op& op,
+                        const Workload& work, const Cost& cost);
+
 struct StepTime {
   double seconds = 0;  // the ops' times, one after the other
   double memory = 0;   // the sums of their parts

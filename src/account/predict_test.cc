@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "account/ledger.h"
 #include "plan/builder.h"
 
@@ -102,27 +105,64 @@ TEST(ComputeBoundBatch, IsWhereBothTimesMeet) {
   EXPECT_EQ(ComputeBoundBatch(Round(1000, 1e6), plan, 6, {}), 0);
 }
 
-TEST(TimeOf, TakesMeasuredKernelsWhereThereAreAny) {
-  const Plan plan = SmallPlan();
+// Kernels of round numbers.
+Hardware Measured() {
   Hardware hardware = Round(1000, 1e9);
   hardware.kernels = {{.weights = "F32",
                        .numerics = "default",
                        .threads = 1,
+                       .isa = "none",
+                       .build = "",
                        .stream_bytes_per_second = 64,
+                       .cached_bytes_per_second = 256,
                        .macs_per_second = 16,
                        .attention_macs_per_second = 8,
+                       .token_attention_macs_per_second = 4,
                        .activation_bytes_per_second = 32,
                        .op_seconds = 0.25}};
+  return hardware;
+}
+
+TEST(TimeOf, TakesMeasuredKernelsWhereThereAreAny) {
+  const Plan plan = SmallPlan();
+  const Hardware hardware = Measured();
   const Workload token = DecodeWork(1, 6, {});
   const OpTime product = Time(hardware, plan, "blk.0.attn_q", token);
   EXPECT_DOUBLE_EQ(product.memory, 4.0 * 4 * 8 / 64);
   EXPECT_DOUBLE_EQ(product.arithmetic, 4.0 * 8 / 16);
   EXPECT_DOUBLE_EQ(product.other, 0.25);
   const OpTime attention = Time(hardware, plan, "blk.0.attn", token);
-  EXPECT_DOUBLE_EQ(attention.arithmetic, 6.0 * 8 / 8);
+  EXPECT_DOUBLE_EQ(attention.arithmetic, 6.0 * 8 / 4);
   EXPECT_DOUBLE_EQ(attention.memory, 6.0 * 2 * 2 * 4 / 1000);
+  const OpTime prompt = Time(hardware, plan, "blk.0.attn", PromptWork(1, 6, {}));
+  EXPECT_DOUBLE_EQ(prompt.arithmetic, 21.0 * 8 / 8) << "every query meets the keys up to its own";
   const OpTime norm = Time(hardware, plan, "blk.0.attn_norm", token);
   EXPECT_DOUBLE_EQ(norm.other, 0.25 + 2.0 * 4 * 8 / 32);
+}
+
+// What an op needs by itself: its bytes at the speed of the memory, its kernel without memory.
+TEST(LeastTimesOf, TellsReadingFromComputing) {
+  const Plan plan = SmallPlan();
+  const Hardware hardware = Measured();
+  const auto least = [&](std::string_view name, const Workload& work) {
+    const Op& op = Find(plan, name);
+    return LeastTimesOf(hardware, plan, op, work, Info(op.kind).cost(plan, op, work));
+  };
+  const LeastTimes token = least("blk.0.attn_q", DecodeWork(1, 6, {}));
+  EXPECT_DOUBLE_EQ(token.reading, 4.0 * 4 * 8 / 1000);
+  EXPECT_DOUBLE_EQ(token.computing, std::max(4.0 * 4 * 8 / 256, 4.0 * 8 / 16));
+  EXPECT_FALSE(token.quantised);
+  const LeastTimes prompt = least("blk.0.attn_q", PromptWork(1, 100, {}));
+  EXPECT_DOUBLE_EQ(prompt.reading, token.reading);
+  EXPECT_DOUBLE_EQ(prompt.computing, 100 * 4.0 * 8 / 16);
+  const LeastTimes attention = least("blk.0.attn", DecodeWork(1, 6, {}));
+  EXPECT_DOUBLE_EQ(attention.computing, 6.0 * 8 / 4);
+  EXPECT_EQ(least("blk.0.attn_norm", DecodeWork(1, 6, {})).computing, 0);
+  std::vector<DType> types(plan.values.size(), DType::kF32);
+  for (const Value v : plan.Weights()) types[static_cast<size_t>(v.id)] = DType::kQ8_0;
+  Workload quantised;
+  quantised.weight_dtypes = types;
+  EXPECT_TRUE(least("blk.0.attn_q", DecodeWork(1, 6, quantised)).quantised);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ std::string Flops(double flops) {
 }
 
 std::string Seconds(double seconds) {
-  return seconds >= 1 ? Scaled(seconds, {"s"}) : Scaled(seconds * 1e9, {"ns", "us", "ms"});
+  return std::abs(seconds) >= 1 ? Scaled(seconds, {"s"})
+                                : Scaled(seconds * 1e9, {"ns", "us", "ms"});
 }
 
 std::string Thousands(int64_t number) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "account/html_page.h"
+#include "account/roofline_svg.h"
 #include "account/svg.h"
 #include "cli/account_report.h"
 #include "cli/account_rows.h"
@@ -14,15 +15,8 @@
 namespace lucid::cli {
 namespace {
 
-struct Dot {
-  double intensity = 0, rate = 0;  // FLOPs per byte, FLOPs per second
-  std::string title;
-  bool whole = false;  // a whole phase
-  const char* colour = "--c1";
-};
-
 void AddDots(const PhaseStudy& phase, const char* name, const char* colour,
-             std::vector<Dot>& dots) {
+             std::vector<RooflineDot>& dots) {
   for (const AccountRow& row : AccountRows(phase, false)) {
     const auto flops = static_cast<double>(row.cost.flops);
     const auto bytes = static_cast<double>(row.memory_bytes());
@@ -40,41 +34,13 @@ void AddDots(const PhaseStudy& phase, const char* name, const char* colour,
                   true, colour});
 }
 
-std::string RooflineChart(const Study& study) {
-  std::vector<Dot> dots;
+std::string Roofline(const Study& study) {
+  std::vector<RooflineDot> dots;
   if (study.prefill) AddDots(*study.prefill, "prefill", "--c2", dots);
   if (study.decode) AddDots(*study.decode, "decode", "--c1", dots);
-  const double ridge = study.hardware.Ridge();
-  const double peak = study.hardware.FlopsFor(DType::kF16);
-  double least = ridge / 10, most = ridge * 10, slowest = peak / 100;
-  for (const Dot& dot : dots) {
-    least = std::min(least, dot.intensity);
-    most = std::max(most, dot.intensity);
-    slowest = std::min(slowest, dot.rate);
-  }
-  constexpr double kHeight = 420;
-  const svg::Axis x = svg::LogAxis(least, most, svg::kLeft, svg::kWidth - svg::kRight);
-  const svg::Axis y = svg::LogAxis(slowest, peak * 1.05, kHeight - svg::kBottom, svg::kTop);
-  std::string chart = svg::Grid(x, y, "FLOP per byte from memory", svg::PlainLabel,
-                                [](double value) { return Flops(value) + "/s"; });
-  constexpr const char* kRoof = "stroke: var(--ink); stroke-width: 2";
-  const double bandwidth = study.hardware.bytes_per_second;
-  const double start = std::max(x.from, y.from / bandwidth);
-  chart += svg::Line(x.At(start), y.At(start * bandwidth), x.At(ridge), y.At(peak), kRoof);
-  chart += svg::Line(x.At(ridge), y.At(peak), x.end, y.At(peak), kRoof);
-  chart += svg::Line(x.At(ridge), y.At(peak), x.At(ridge), y.begin,
-                     "stroke: var(--muted); stroke-dasharray: 4 4");
-  for (const Dot& dot : dots) {
-    chart += svg::Circle(x.At(dot.intensity), y.At(dot.rate), dot.whole ? 8 : 5,
-                         fmt::format("fill: var({}); fill-opacity: {}; stroke: var(--card)",
-                                     dot.colour, dot.whole ? 1 : 0.7),
-                         dot.title);
-  }
-  return svg::Document(kHeight, "roofline", chart) +
-         svg::Legend({{"--c2", study.prefill ? "prefill" : ""},
-                      {"--c1", study.decode ? "decode" : ""},
-                      {"--ink", fmt::format("roof: {}/s, {}/s", Bytes(bandwidth), Flops(peak))},
-                      {"--muted", fmt::format("ridge: {:.0f} FLOP per byte", ridge)}}) +
+  return RooflineChart(
+             study.hardware, dots,
+             {{"--c2", study.prefill ? "prefill" : ""}, {"--c1", study.decode ? "decode" : ""}}) +
          "<p class=\"muted\">A dot is one kind of op in all layers, a large one the whole phase; "
          "point at it for its numbers.</p>\n";
 }
@@ -144,31 +110,10 @@ std::string KvChart(const Study& study) {
               {"--muted", fmt::format("trained for {} tokens", Thousands(std::llround(trained)))}});
 }
 
-std::string TableHtml(const ReportTable& table) {
-  const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
-    std::string html = "<tr>";
-    for (size_t i = 0; i < cells.size(); ++i) {
-      html += fmt::format("<{}{}>{}</{}>", tag, i < table.left ? "" : " class=\"num\"",
-                          EscapeHtml(cells[i]), tag);
-    }
-    return html + "</tr>\n";
-  };
-  std::string html = "<div class=\"scroll\"><table>\n" + row(table.head, "th");
-  for (const auto& cells : table.rows) html += row(cells, "td");
-  return html + "</table></div>\n";
-}
-
-std::string Paragraphs(const std::string& lines) {
-  std::string html = "<p>";
-  for (const char c : EscapeHtml(lines))
-    html += c == '\n' ? std::string("<br>") : std::string(1, c);
-  return html + "</p>\n";
-}
-
 }  // namespace
 
 std::string AccountHtml(const Study& study, bool full) {
-  std::string body = Paragraphs(AccountTitle(study) + "\n" + HardwareText(study));
+  std::string body = ParagraphHtml(AccountTitle(study) + "\n" + HardwareText(study));
   body += "<ul>\n";
   for (const std::string& finding : AccountFindings(study)) {
     body += "<li>" + EscapeHtml(finding) + "</li>\n";
@@ -177,13 +122,13 @@ std::string AccountHtml(const Study& study, bool full) {
   const auto section = [&body](const char* title, const std::string& content) {
     body += fmt::format("<h2>{}</h2>\n<div class=\"card\">{}</div>\n", title, content);
   };
-  section("Roofline", RooflineChart(study));
+  section("Roofline", Roofline(study));
   section("Weights", WeightChart(study) + TableHtml(WeightTable(study)));
   section("Cache", KvChart(study) + TableHtml(KvTable(study)));
   section("Memory", TableHtml(MemoryTable(study)));
   const auto phase = [&](const PhaseStudy& p, bool prefill) {
-    section(prefill ? "Prefill" : "Decode",
-            Paragraphs(PhaseHeading(study, p, prefill)) + TableHtml(PhaseTable(p, full, prefill)));
+    section(prefill ? "Prefill" : "Decode", ParagraphHtml(PhaseHeading(study, p, prefill)) +
+                                                TableHtml(PhaseTable(p, full, prefill)));
   };
   if (study.prefill) phase(*study.prefill, true);
   if (study.decode) phase(*study.decode, false);

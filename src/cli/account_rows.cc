@@ -6,15 +6,11 @@
 #include <tuple>
 
 namespace lucid::cli {
-namespace {
-
-std::string Starred(const LedgerRow& row) {
+std::string StarredName(const LedgerRow& row) {
   if (row.layer < 0) return row.name;
   const size_t end = row.name.find('.', 4);
   return "blk.*" + (end == std::string::npos ? "" : row.name.substr(end));
 }
-
-}  // namespace
 
 std::vector<AccountRow> AccountRows(const PhaseStudy& phase, bool full) {
   std::vector<AccountRow> rows;
@@ -25,7 +21,7 @@ std::vector<AccountRow> AccountRows(const PhaseStudy& phase, bool full) {
     const Cost& cost = row.cost;
     if (cost.flops == 0 && row.memory_bytes() == 0 && cost.activation_bytes == 0) continue;
     const std::string shape = row.kind == OpKind::kKvStore ? "" : row.shape.ToString();
-    const std::string name = full ? row.name : Starred(row);
+    const std::string name = full ? row.name : StarredName(row);
     const auto [found, is_new] = known.try_emplace({name, shape, row.weights}, rows.size());
     if (is_new) {
       rows.push_back({.name = name,

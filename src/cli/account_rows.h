@@ -29,6 +29,9 @@ struct AccountRow {
 // Ops without any cost in this phase are left out. `full`: every op by itself.
 std::vector<AccountRow> AccountRows(const PhaseStudy& phase, bool full);
 
+// The op's name with a star for its layer: "blk.*.attn_q".
+std::string StarredName(const LedgerRow& row);
+
 using units::Bytes;
 using units::Flops;
 using units::Seconds;

@@ -9,10 +9,6 @@
 namespace lucid::cli {
 namespace {
 
-std::string Percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
-}
-
 // Tokens a second.
 std::string Rate(double rate) {
   return rate < 100 ? fmt::format("{:.1f}", rate) : Thousands(std::llround(rate));
@@ -57,7 +53,7 @@ ReportTable WeightTable(const Study& study) {
     table.rows.push_back(
         {std::string(Name(static_cast<Part>(i))), Thousands(sums[i].params),
          Thousands(sums[i].bytes), Bytes(static_cast<double>(sums[i].bytes)),
-         Percent(static_cast<double>(sums[i].bytes), static_cast<double>(study.weight_bytes)),
+         PercentText(static_cast<double>(sums[i].bytes), static_cast<double>(study.weight_bytes)),
          step == nullptr ? "-" : Thousands(step->parts[i].weight_bytes), types});
   }
   table.rows.push_back({"all", Thousands(study.params), Thousands(study.weight_bytes),
@@ -90,7 +86,7 @@ ReportTable PhaseTable(const PhaseStudy& phase, bool full, bool with_square) {
                              : "-");
     line.emplace_back(Bound(row.time));
     line.push_back(Seconds(row.time.seconds()));
-    line.push_back(Percent(row.time.seconds(), all));
+    line.push_back(PercentText(row.time.seconds(), all));
     table.rows.push_back(std::move(line));
   };
   AccountRow sum;

@@ -8,15 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/report_table.h"
 #include "engine/study.h"
 
 namespace lucid::cli {
-
-struct ReportTable {
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows = {};  // the last is the sum, where there is one
-  size_t left = 1;                                  // columns of text; others hold numbers
-};
 
 struct PartSum {
   int64_t params = 0, bytes = 0;

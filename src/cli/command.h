@@ -21,6 +21,7 @@ void AddServeCommand(CLI::App& root, CommandContext& context);
 void AddBatchCommand(CLI::App& root, CommandContext& context);
 void AddBenchCommand(CLI::App& root, CommandContext& context);
 void AddAccountCommand(CLI::App& root, CommandContext& context);
+void AddProfileCommand(CLI::App& root, CommandContext& context);
 void AddLimitsCommand(CLI::App& root, CommandContext& context);
 void AddPackCommand(CLI::App& root, CommandContext& context);
 void AddConvertCommand(CLI::App& root, CommandContext& context);

@@ -117,6 +117,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddBenchCommand(root, context);
   AddLimitsCommand(root, context);
   AddAccountCommand(root, context);
+  AddProfileCommand(root, context);
   AddPackCommand(root, context);
   AddConvertCommand(root, context);
   AddPullCommand(root, context);

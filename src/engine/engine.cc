@@ -378,9 +378,9 @@ void Engine::Start() {
 void Engine::Stop() {
   impl_->loop->Stop();
 }
-bool Engine::Step(Observer* observer) {
+bool Engine::Step(Observer* observer, StepTimes* times) {
   LUCID_CHECK(!impl_->loop->has_worker(), "the worker steps this engine");
-  return impl_->loop->Step(observer);
+  return impl_->loop->Step(observer, times);
 }
 bool Engine::busy() const {
   return impl_->loop->busy();

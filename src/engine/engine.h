@@ -26,6 +26,7 @@
 #include "engine/stream.h"
 #include "exec/observer.h"
 #include "exec/runner.h"
+#include "exec/step_times.h"
 #include "sched/scheduler.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -82,8 +83,9 @@ class Engine {
   // Runs the loop on a thread of its own, until Stop(). After that readers of streams step it.
   void Start();
   void Stop();
-  // One step on the caller's thread. False if there is nothing to do. `observer` may be null.
-  bool Step(Observer* observer = nullptr);
+  // One step on the caller's thread. False if there is nothing to do. `observer` and `times` may be
+  // null; one of them is (Runner::Run). A step without tokens leaves `times` as it is.
+  bool Step(Observer* observer = nullptr, StepTimes* times = nullptr);
   bool busy() const;
 
   // Keeps the cache of `tokens` (as far as it is still there) in a file; returns how many tokens

@@ -380,7 +380,7 @@ void EngineLoop::AddChunk(Chunk& chunk) {
   }
 }
 
-bool EngineLoop::Step(Observer* observer) {
+bool EngineLoop::Step(Observer* observer, StepTimes* times) {
   const std::lock_guard lock(step_mutex_);
   const Clock::time_point start = Clock::now();
   step_thread_.store(std::this_thread::get_id());
@@ -402,7 +402,7 @@ bool EngineLoop::Step(Observer* observer) {
   if (!plan.chunks.empty()) {
     empty_steps_ = 0;
     const Clock::time_point run = Clock::now();
-    parts_.runner->Run(batch_, observer);
+    parts_.runner->Run(batch_, observer, times);
     const double run_seconds = SecondsSince(run);
     LocateFaults();
     // An observed step is slower than others and would teach the cost model wrong figures.

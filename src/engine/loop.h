@@ -57,7 +57,7 @@ class EngineLoop final : public StreamOwner {
 
   void Start();
   void Stop();
-  bool Step(Observer* observer);
+  bool Step(Observer* observer, StepTimes* times = nullptr);
   bool busy() const { return active_.load() > 0; }
   int64_t queued() const { return queued_.load(); }
   EngineStats Stats() const;

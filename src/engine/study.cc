@@ -1,7 +1,6 @@
 #include "engine/study.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/memory_info.h"
@@ -15,38 +14,17 @@ namespace {
 // Where nothing is said.
 constexpr int64_t kUsualContext = 4096, kUsualPrompt = 512;
 
-// The types of the matrices, those with most bytes first.
-std::vector<DType> MatrixTypes(const std::vector<LedgerWeight>& weights) {
-  constexpr double kLeastPart = 0.02;  // types with less than that change no prediction
-  std::map<DType, int64_t> bytes;
-  int64_t all = 0;
-  for (const LedgerWeight& weight : weights) {
-    if (weight.part == Part::kNorm || weight.part == Part::kEmbedding) continue;
-    bytes[weight.dtype] += weight.bytes;
-    all += weight.bytes;
-  }
-  std::vector<DType> types;
-  for (const auto& [type, n] : bytes) {
-    if (static_cast<double>(n) >= kLeastPart * static_cast<double>(all)) types.push_back(type);
-  }
-  std::sort(types.begin(), types.end(), [&](DType a, DType b) { return bytes[a] > bytes[b]; });
-  return types;
-}
-
 Result<Hardware> ChooseHardware(const StudyOptions& options, const Study& study) {
-  const int threads = options.engine.n_threads > 0 ? options.engine.n_threads : PhysicalCoreCount();
-  const bool eight_bits = options.engine.numerics == Numerics::kFast;
+  const EngineConfig& engine = options.engine;
+  const int threads = engine.n_threads > 0 ? engine.n_threads : PhysicalCoreCount();
   if (options.hardware != "this") {
-    return FindHardware(options.hardware, threads, study.token_bytes, eight_bits);
+    return FindHardware(options.hardware, threads, study.token_bytes,
+                        engine.numerics == Numerics::kFast);
   }
   PeakSource source = PeakSource::Open(options.say);
-  LUCID_ASSIGN_OR_RETURN(Hardware hardware,
-                         source.ThisMachine(threads, study.token_bytes, eight_bits));
-  for (const DType type : MatrixTypes(study.weights)) {
-    LUCID_ASSIGN_OR_RETURN(KernelSpeed speed,
-                           source.Kernels(type, options.engine.numerics, threads));
-    hardware.kernels.push_back(std::move(speed));
-  }
+  LUCID_ASSIGN_OR_RETURN(
+      Hardware hardware,
+      source.ThisMachine(study.weights, study.token_bytes, engine.numerics, engine.isa, threads));
   if (const int64_t available = AvailableMemory(); available > 0) {
     hardware.memory_bytes = available;
   }

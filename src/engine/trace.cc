@@ -7,24 +7,20 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "exec/batch.h"
 #include "plan/print.h"
 
 namespace lucid {
 namespace {
 
-// The batch of a step as a workload, for the op table's cost functions.
-Workload WorkloadOf(const StepView& step, const Weights& weights, const KvOptions& kv) {
-  Workload work;
-  work.sequences.resize(static_cast<size_t>(step.n_sequences));
-  for (int32_t t = 0; t < step.n_tokens; ++t) {
-    SequenceSpan& span = work.sequences[static_cast<size_t>(step.sequence[t])];
-    if (span.count++ == 0) span.start = step.positions[t];
-  }
-  work.outputs = step.n_outputs;
-  work.k_type = kv.k_type;
-  work.v_type = kv.v_type;
-  work.weight_dtypes = weights.dtypes();
-  return work;
+// What costs depend on beside the step.
+Workload TypesOf(const Weights& weights, const KvOptions& kv) {
+  Workload types;
+  types.k_type = kv.k_type;
+  types.v_type = kv.v_type;
+  types.kv_block_size = kv.block_size;
+  types.weight_dtypes = weights.dtypes();
+  return types;
 }
 
 // Whether a token of the step is of a phase that the op computes.
@@ -37,7 +33,7 @@ bool HasWork(const Op& op, const Workload& work) {
 }  // namespace
 
 void TraceRecorder::AfterOp(const ObservedOp& observed) {
-  const Workload work = WorkloadOf(observed.step, weights_, kv_);
+  const Workload work = WorkloadOf(observed.step, TypesOf(weights_, kv_));
   const Sizes sizes = work.sizes();
   const auto operand = [&](const std::string& role, Value v) {
     const ValueInfo& info = observed.plan.Info(v);

@@ -90,4 +90,15 @@ StepView Batch::View() {
   return view;
 }
 
+Workload WorkloadOf(const StepView& step, const Workload& types) {
+  Workload work = types;
+  work.sequences.assign(static_cast<size_t>(step.n_sequences), {});
+  for (int32_t t = 0; t < step.n_tokens; ++t) {
+    SequenceSpan& span = work.sequences[static_cast<size_t>(step.sequence[t])];
+    if (span.count++ == 0) span.start = step.positions[t];
+  }
+  work.outputs = step.n_outputs;
+  return work;
+}
+
 }  // namespace lucid

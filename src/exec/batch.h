@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/args.h"
+#include "plan/op_table.h"
 
 namespace lucid {
 
@@ -54,5 +55,8 @@ class Batch {
   std::vector<int32_t> block_tables_;  // [n_groups][n_sequences][stride]
   std::vector<int32_t> dropped_;       // [n_groups][n_sequences]
 };
+
+// The step as a workload, for the op table's cost functions: `types` with its sequences.
+Workload WorkloadOf(const StepView& step, const Workload& types);
 
 }  // namespace lucid

@@ -17,6 +17,16 @@ float ErrorBudget(Numerics numerics) {
   return numerics == Numerics::kFast ? kAnyError : kDefaultErrorBudget;
 }
 
+// Of steps that nobody times.
+struct NoMarks {
+  void Begin() const {}
+  void Prepared(size_t) const {}
+  void Met(size_t) const {}
+  void NotMet(size_t) const {}
+  void Done(size_t) const {}
+  void Released(size_t) const {}
+};
+
 }  // namespace
 
 std::string_view Name(Numerics numerics) {
@@ -117,7 +127,7 @@ RunnerBytes Runner::bytes() const {
   return bytes;
 }
 
-void Runner::Run(Batch& batch, Observer* observer) {
+void Runner::Run(Batch& batch, Observer* observer, StepTimes* times) {
   LUCID_CHECK(batch.n_tokens() > 0 && batch.n_tokens() <= options_.max_tokens,
               "{} tokens in a step of {}", batch.n_tokens(), options_.max_tokens);
   LUCID_CHECK(batch.n_outputs() <= options_.max_outputs, "{} outputs in a step of {}",
@@ -125,29 +135,52 @@ void Runner::Run(Batch& batch, Observer* observer) {
   LUCID_CHECK(batch.n_groups() == static_cast<int32_t>(kv_.layout().groups().size()),
               "block tables of {} groups for a cache of {}", batch.n_groups(),
               kv_.layout().groups().size());
+  LUCID_CHECK(observer == nullptr || times == nullptr, "a step is observed or timed");
   last_step_ = batch.View();
   ThreadGovernor& governor = last_step_.n_tokens == 1 ? token_threads_ : batch_threads_;
   const int count = governor.threads();
   // The reference keeps what it needs within std::function's own memory.
   const auto walk = [&](int thread) {
-    Walk({thread, count, scratch_[static_cast<size_t>(thread)].data(), shared_scratch_.data()},
-         last_step_, observer);
+    const ThreadSlot slot{thread, count, scratch_[static_cast<size_t>(thread)].data(),
+                          shared_scratch_.data()};
+    if (observer != nullptr) {
+      WalkObserved(slot, last_step_, *observer);
+    } else if (times != nullptr) {
+      Walk(slot, last_step_, times->Of(thread));
+    } else {
+      Walk(slot, last_step_, NoMarks());
+    }
   };
+  if (times != nullptr) times->BeginStep(count, bound_.ops.size(), last_step_);
   const PoolUsage usage = pool_->Run(count, std::ref(walk));
+  if (times != nullptr) times->EndStep(usage);
   governor.Note(usage, Clock::now());
 }
 
-void Runner::Walk(ThreadSlot slot, const StepView& step, Observer* observer) {
+template <typename Marks>
+void Runner::Walk(ThreadSlot slot, const StepView& step, Marks marks) {
+  marks.Begin();
   for (size_t i = 0; i < bound_.ops.size(); ++i) {
     const BoundOp& op = bound_.ops[i];
-    if (observer == nullptr) {
-      const WarmFn warm_next = i + 1 < bound_.ops.size() ? bound_.ops[i + 1].warm : nullptr;
-      if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
-      op.fn(op.args, step, slot);
-      if (warm_next != nullptr) warm_next(bound_.ops[i + 1].args, step, slot);
+    const WarmFn warm_next = i + 1 < bound_.ops.size() ? bound_.ops[i + 1].warm : nullptr;
+    if (op.prepare != nullptr && op.prepare(op.args, step, slot)) {
+      marks.Prepared(i);
       pool_->Barrier();
-      continue;
+      marks.Met(i);
+    } else {
+      marks.NotMet(i);
     }
+    op.fn(op.args, step, slot);
+    if (warm_next != nullptr) warm_next(bound_.ops[i + 1].args, step, slot);
+    marks.Done(i);
+    pool_->Barrier();
+    marks.Released(i);
+  }
+}
+
+void Runner::WalkObserved(ThreadSlot slot, const StepView& step, Observer& observer) {
+  for (size_t i = 0; i < bound_.ops.size(); ++i) {
+    const BoundOp& op = bound_.ops[i];
     const Clock::time_point start = Clock::now();
     if (op.prepare != nullptr && op.prepare(op.args, step, slot)) pool_->Barrier();
     op.fn(op.args, step, slot);
@@ -155,15 +188,15 @@ void Runner::Walk(ThreadSlot slot, const StepView& step, Observer* observer) {
     if (slot.index == 0) {
       const auto elapsed =
           std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
-      observer->AfterOp({.plan = plan_,
-                         .op = plan_.ops[i],
-                         .kernel = op.kernel->name,
-                         .step = step,
-                         .args = op.args,
-                         .nanoseconds = elapsed.count(),
-                         .read = [](const void* self,
-                                    Value v) { return static_cast<const Runner*>(self)->Read(v); },
-                         .runner = this});
+      observer.AfterOp({.plan = plan_,
+                        .op = plan_.ops[i],
+                        .kernel = op.kernel->name,
+                        .step = step,
+                        .args = op.args,
+                        .nanoseconds = elapsed.count(),
+                        .read = [](const void* self,
+                                   Value v) { return static_cast<const Runner*>(self)->Read(v); },
+                        .runner = this});
     }
     pool_->Barrier();
   }

@@ -19,6 +19,7 @@
 #include "exec/batch.h"
 #include "exec/bind.h"
 #include "exec/observer.h"
+#include "exec/step_times.h"
 #include "kernels/rows.h"
 #include "kv/kv_storage.h"
 #include "models/load.h"
@@ -73,8 +74,9 @@ class Runner {
   // What this one took.
   RunnerBytes bytes() const;
 
-  // Runs one step: at most max_tokens tokens and max_outputs outputs. `observer` may be null.
-  void Run(Batch& batch, Observer* observer = nullptr);
+  // Runs one step: at most max_tokens tokens and max_outputs outputs. Both may be null; a step that
+  // is observed is not timed.
+  void Run(Batch& batch, Observer* observer = nullptr, StepTimes* times = nullptr);
 
   // Row `i` of the last step's logits, [vocab].
   std::span<const float> Logits(int64_t i) const;
@@ -105,7 +107,9 @@ class Runner {
   Status Prepare(const Model& model, const RunnerOptions& options);
   void BindOps(const Model& model);
   std::span<const float> Read(Value v) const;
-  void Walk(ThreadSlot slot, const StepView& step, Observer* observer);
+  template <typename Marks>
+  void Walk(ThreadSlot slot, const StepView& step, Marks marks);
+  void WalkObserved(ThreadSlot slot, const StepView& step, Observer& observer);
   const ThreadGovernor& Governor(int64_t n_tokens) const {
     return n_tokens == 1 ? token_threads_ : batch_threads_;
   }
