@@ -83,15 +83,20 @@ Result<ReadSpeed> PeakSource::Read(int64_t bytes, int threads) {
   return read;
 }
 
-Result<Hardware> PeakSource::ThisMachine(std::span<const LedgerWeight> weights, int64_t token_bytes,
-                                         Numerics numerics, const std::string& isa, int threads) {
-  const bool eight_bits = numerics == Numerics::kFast;
-  LUCID_RETURN_IF_ERROR(Read(token_bytes, threads));
+Result<Hardware> PeakSource::ThisMachine(int threads, int64_t bytes, bool eight_bits) {
+  LUCID_RETURN_IF_ERROR(Read(bytes, threads));
   Arithmetic(threads, eight_bits ? Factors::kInt8 : Factors::kInt8Pairs);
   if (machine_.cpu.empty()) machine_.cpu = CpuModelName();
   if (machine_.measured_at.empty()) machine_.measured_at = "now";
-  LUCID_ASSIGN_OR_RETURN(Hardware hardware, HardwareOf(machine_, threads, token_bytes, eight_bits));
+  LUCID_ASSIGN_OR_RETURN(Hardware hardware, HardwareOf(machine_, threads, bytes, eight_bits));
   hardware.kernels.clear();
+  return hardware;
+}
+
+Result<Hardware> PeakSource::MachineFor(std::span<const LedgerWeight> weights, int64_t token_bytes,
+                                        Numerics numerics, const std::string& isa, int threads) {
+  LUCID_ASSIGN_OR_RETURN(Hardware hardware,
+                         ThisMachine(threads, token_bytes, numerics == Numerics::kFast));
   for (const DType type : MatrixTypes(weights)) {
     LUCID_ASSIGN_OR_RETURN(KernelSpeed speed, Kernels(type, numerics, isa, threads));
     hardware.kernels.push_back(std::move(speed));

@@ -37,10 +37,12 @@ class PeakSource {
   // beside the machine's unless other processes were in the way. MeasureKernels' errors.
   Result<KernelSpeed> Kernels(DType weights, Numerics numerics, const std::string& isa,
                               int threads);
-  // This machine as a prediction for a model takes it: `token_bytes` are read for a token, and of
-  // the kernels those of the types that most of its weights have. Errors of the two above.
-  Result<Hardware> ThisMachine(std::span<const LedgerWeight> weights, int64_t token_bytes,
-                               Numerics numerics, const std::string& isa, int threads);
+  // This machine, without the speeds of kernels; MeasureRead's errors.
+  Result<Hardware> ThisMachine(int threads, int64_t bytes, bool eight_bits);
+  // The same as a prediction for a model takes it, with the kernels of the types that most of its
+  // weights have: `token_bytes` are read for a token. Errors of the two above.
+  Result<Hardware> MachineFor(std::span<const LedgerWeight> weights, int64_t token_bytes,
+                              Numerics numerics, const std::string& isa, int threads);
   // Seconds of a barrier of so many threads; 0: not stored.
   double BarrierSeconds(int threads) const;
   // As BestArithmetic.

@@ -395,9 +395,9 @@ Result<Profile> MakeProfile(Engine& engine, const ProfileOptions& options) {
   const Model& model = engine.model();
   LUCID_ASSIGN_OR_RETURN(
       profile.hardware,
-      source.ThisMachine(ListWeights(model.plan, model.weights.dtypes()),
-                         StreamedBytes(model.plan, model.weights.dtypes()), runner.numerics(),
-                         engine.config().isa, runner.n_threads()));
+      source.MachineFor(ListWeights(model.plan, model.weights.dtypes()),
+                        StreamedBytes(model.plan, model.weights.dtypes()), runner.numerics(),
+                        engine.config().isa, runner.n_threads()));
   profile.barrier_seconds = source.BarrierSeconds(runner.n_threads());
   const auto add = [&](Record& record, bool prefill) {
     profile.phases.push_back(

@@ -24,7 +24,7 @@ Result<Hardware> ChooseHardware(const StudyOptions& options, const Study& study)
   PeakSource source = PeakSource::Open(options.say);
   LUCID_ASSIGN_OR_RETURN(
       Hardware hardware,
-      source.ThisMachine(study.weights, study.token_bytes, engine.numerics, engine.isa, threads));
+      source.MachineFor(study.weights, study.token_bytes, engine.numerics, engine.isa, threads));
   if (const int64_t available = AvailableMemory(); available > 0) {
     hardware.memory_bytes = available;
   }
