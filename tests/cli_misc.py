@@ -149,7 +149,7 @@ class Commands(Case):
         self.assertEqual([(p["phase"], p["tokens"]) for p in got["phases"]], [("prefill", 3), ("decode", 1)])
         for phase in got["phases"]:
             self.assertGreater(len(phase["ops"]), 20)
-        text = self.ok("trace", "-m", STORIES, "--tokens", "0,431,435").out
+        text = self.ok("trace", "-m", STORIES, "--tokens", "0,431,435", "--run").out
         self.assertIn("# prefill: 3 tokens", text)
         self.assertIn("# decode: 1 token", text)
         self.assertIn("blk.0", self.ok("trace", "-m", STORIES, "--plan").out)

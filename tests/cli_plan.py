@@ -93,7 +93,7 @@ class Plan(e2e.Case):
             ops = traced["phases"][phase]["ops"]
             self.assertTrue(all(op["idle"] for op in ops if op["op"] == kind))
             self.assertIn("attention", {op["op"].replace("mla_", "") for op in ops if not op["idle"]})
-        self.assertRegex(self.ok("trace", "-m", DEEPSEEK, "--tokens", "5,6,7").out,
+        self.assertRegex(self.ok("trace", "-m", DEEPSEEK, "--tokens", "5,6,7", "--run").out,
                          r"mla_attention  idle in this step \(.*expanded form: given tokens only\)")
 
     def test_layers(self):

@@ -2,7 +2,6 @@
 // one op depends on.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "account/graph_html.h"
 #include "cli/command.h"
+#include "cli/layer_range.h"
 #include "cli/model_flags.h"
 #include "engine/describe.h"
 #include "plan/graph.h"
@@ -34,24 +34,6 @@ struct Flags {
   bool full = false, fused = false;
   RopeOverrides rope;
 };
-
-// "3" or "3-7".
-Result<std::pair<int32_t, int32_t>> ParseLayers(const std::string& text) {
-  std::pair<int32_t, int32_t> range;
-  const char* const end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, range.first);
-  range.second = range.first;
-  if (error == std::errc() && at != end && *at == '-') {
-    const auto rest = std::from_chars(at + 1, end, range.second);
-    at = rest.ptr;
-    error = rest.ec;
-  }
-  if (error != std::errc() || at != end || range.first > range.second) {
-    return Err(ErrorCode::kInvalidArgument, "--layers '{}' is neither a layer nor two, as in 3-7",
-               text);
-  }
-  return range;
-}
 
 // What a step of that phase brings: whole prompts, or a token of each sequence behind its prompt.
 Result<Sizes> SizesOf(const Flags& flags) {

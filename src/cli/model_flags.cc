@@ -151,6 +151,10 @@ void AddPlacementFlags(CLI::App& command, ModelFlags& flags) {
 
 void AddModelFlags(CLI::App& command, ModelFlags& flags) {
   AddModelFlag(command, flags.model);
+  AddRunFlags(command, flags);
+}
+
+void AddRunFlags(CLI::App& command, ModelFlags& flags) {
   AddThreadsFlag(command, flags);
   AddPlacementFlags(command, flags);
   command

@@ -33,6 +33,8 @@ struct ModelFlags {
 // --numerics, --no-pack-cache, --kv, --cache-type-k, --cache-type-v. Values already in `flags` are
 // the defaults.
 void AddModelFlags(CLI::App& command, ModelFlags& flags);
+// All of them but -m.
+void AddRunFlags(CLI::App& command, ModelFlags& flags);
 // --threads-batch, --numa and --huge-pages; part of AddModelFlags.
 void AddPlacementFlags(CLI::App& command, ModelFlags& flags);
 // --rope-scaling, --rope-scale, --rope-freq-base, --rope-freq-scale and --yarn-*; part of

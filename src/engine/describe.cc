@@ -25,4 +25,11 @@ Result<PlanDescription> DescribePlan(const std::string& path, const std::string&
   return described;
 }
 
+Result<ShapeFlow> DescribeFlow(const std::string& path, const std::string& type,
+                               const RopeOverrides& rope, bool fused, const FlowOptions& options) {
+  LUCID_ASSIGN_OR_RETURN(const Model model, LoadHeaders(path, type, rope));
+  return MakeShapeFlow(fused ? FusedPlan(model) : model.plan, model.config, model.weights.dtypes(),
+                       options);
+}
+
 }  // namespace lucid

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/shape_flow.h"
 #include "plan/plan.h"
 #include "plan/rope_overrides.h"
 #include "tensor/dtype.h"
@@ -26,5 +27,10 @@ struct PlanDescription {
 // Errors as LoadHeaders.
 Result<PlanDescription> DescribePlan(const std::string& path, const std::string& type,
                                      const RopeOverrides& rope, bool fused);
+
+// How shapes go through the model at `path`, from headers alone; arguments and errors as
+// DescribePlan, and those of MakeShapeFlow.
+Result<ShapeFlow> DescribeFlow(const std::string& path, const std::string& type,
+                               const RopeOverrides& rope, bool fused, const FlowOptions& options);
 
 }  // namespace lucid

@@ -61,6 +61,7 @@ struct OpInfo {
   std::string_view name;  // "linear"
   std::string_view
       operands;  // names of the inputs, for dumps: "x w bias?"; '?' marks optional, '*' repeats
+  std::string_view formula;  // of what it gives, in words and signs: "x W^T (+ bias)"
   // Shapes of the outputs from the inputs and attributes; the error says which operand does not
   // fit.
   Result<std::vector<Shape>> (*infer)(const Plan& plan, const Op& op);

@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include <charconv>
+
 namespace lucid {
 
 std::vector<Value> Plan::Weights() const {
@@ -14,6 +16,15 @@ std::vector<Value> Plan::Weights() const {
     }
   }
   return weights;
+}
+
+int32_t LayerOfName(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  int32_t layer = -1;
+  if (name.starts_with(kPrefix)) {
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  }
+  return layer;
 }
 
 }  // namespace lucid

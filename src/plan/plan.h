@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/op.h"
@@ -27,5 +28,8 @@ struct Plan {
   // Every weight the plan reads, in order of first use.
   std::vector<Value> Weights() const;
 };
+
+// The layer of "blk.12.attn_q", as plans name what is in one; -1 of other names.
+int32_t LayerOfName(std::string_view name);
 
 }  // namespace lucid
