@@ -179,6 +179,34 @@ class Endpoints(unittest.TestCase):
         status, headers, _ = server.ask("GET", "/v1/completions")
         self.assertEqual((status, headers["Allow"]), (405, "POST"))
 
+    def test_an_answer_explains_itself_and_can_be_had_again(self):
+        body = {**SAY, "max_tokens": 12, "temperature": 1.2, "seed": 5, "n": 2, "stop": ["zebra"], "logit_bias": {"504": -100}, "explain": True}
+        answer = self.server.post("/v1/chat/completions", body)[2]
+        explained = answer["lucid"]
+        self.assertEqual(explained["seed"], 5)
+        self.assertIn("temperature=1.2", explained["sampler"])
+        [prompt] = explained["prompts"]
+        self.assertEqual(prompt["cached_tokens"] + prompt["computed_tokens"], answer["usage"]["prompt_tokens"])
+        self.assertRegex(explained["prompt_hash"], "^[0-9a-f]{32}$")
+        streamed = [e for e in self.server.events("/v1/chat/completions", body)[:-1] if "lucid" in e]
+        self.assertEqual(len(streamed), 1)
+        self.assertEqual(streamed[0]["lucid"]["receipt"], explained["receipt"])
+        for case, words in [("whole", f"the same: {answer['usage']['completion_tokens']} tokens in 2 replies"), ("token", "reply 1 differs at its token 3"),
+                            ("model", "is of a model with the hash"), ("seed", "differs at its token"), ("missing", "sampler.top_k is missing")]:
+            receipt = json.loads(json.dumps(explained["receipt"]))
+            if case == "token":
+                receipt["replies"][1]["tokens"][3] += 1
+            elif case == "model":
+                receipt["model"]["hash"] = "0" * 32
+            elif case == "seed":
+                receipt["sampler"]["seed"] = 6
+            elif case == "missing":
+                del receipt["sampler"]["top_k"]
+            with self.subTest(case):
+                ran = e2e.run("replay", "-", stdin=json.dumps(answer if case == "whole" else receipt))
+                self.assertEqual(ran.code, 0 if case == "whole" else 1, ran)
+                self.assertIn(words, ran.out + ran.err)
+
     def metrics(self):
         """Name with labels to value."""
         text = self.server.ask("GET", "/metrics")[2].decode()

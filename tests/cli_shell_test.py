@@ -15,7 +15,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LUCID = os.environ.get("LUCID_BIN", str(ROOT / "build" / "release" / "lucid"))
 COMMANDS = ["run", "chat", "serve", "batch", "bench", "limits", "pack", "convert", "pull", "models", "show", "plan", "tokenize", "detokenize", "render", "logits",
-            "trace", "explain", "perplexity", "selftest", "account", "profile", "completion", "help"]
+            "trace", "explain", "perplexity", "selftest", "replay", "account", "profile", "completion", "help"]
 
 
 def lucid(*args):

@@ -35,6 +35,7 @@ void AddRenderCommand(CLI::App& root, CommandContext& context);
 void AddLogitsCommand(CLI::App& root, CommandContext& context);
 void AddPerplexityCommand(CLI::App& root, CommandContext& context);
 void AddSelftestCommand(CLI::App& root, CommandContext& context);
+void AddReplayCommand(CLI::App& root, CommandContext& context);
 void AddTraceCommand(CLI::App& root, CommandContext& context);
 void AddExplainCommand(CLI::App& root, CommandContext& context);
 void AddCompletionCommand(CLI::App& root, CommandContext& context);

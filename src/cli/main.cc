@@ -130,6 +130,7 @@ void AddCommands(CLI::App& root, CommandContext& context) {
   AddLogitsCommand(root, context);
   AddPerplexityCommand(root, context);
   AddSelftestCommand(root, context);
+  AddReplayCommand(root, context);
   AddTraceCommand(root, context);
   AddExplainCommand(root, context);
   AddCompletionCommand(root, context);

@@ -12,8 +12,6 @@
 namespace lucid {
 namespace {
 
-// Changed whenever kernels give other bits for the same input.
-constexpr uint32_t kNumericsVersion = 2;
 // Of each tensor: enough to tell weights apart, little enough to read at every start.
 constexpr size_t kSampleBytes = 256;
 

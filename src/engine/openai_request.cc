@@ -286,6 +286,7 @@ constexpr Field kFields[] = {
     {"echo", false, true, false, [](Reader& r, const Json& v) { r.Read(v, r.out.echo); }},
     {"best_of", false, true, true,
      [](Reader& r, const Json& v) { r.ReadWhole(v, r.out.best_of, 1, kMostWhole); }},
+    {"explain", true, true, false, [](Reader& r, const Json& v) { r.Read(v, r.out.explain); }},
     {"metadata", true, true, false, ReadMetadata},
     {"store", true, false, false, ReadOnly<false>},
     {"service_tier", true, true, false, ReadServiceTier},
@@ -432,6 +433,7 @@ void ReadPrompt(Reader& r) {
       prompt.is_array() && !prompt.empty() && (prompt[0].is_string() || prompt[0].is_array());
   if (!several) {
     r.request().prompt = ReadOnePrompt(r, prompt);
+    if (prompt.is_string()) r.out.prompt_text = prompt.get<std::string>();
     return;
   }
   if (prompt.size() > kMostPrompts) {
@@ -463,6 +465,7 @@ void ReadMessages(Reader& r) {
     return;
   }
   r.request().prompt = std::move(prompt->ids);
+  r.out.prompt_text = std::move(prompt->text);
 }
 
 }  // namespace

@@ -45,12 +45,14 @@ struct ApiRequest {
   Request request;  // for the first prompt
   // Of a completion with several: each is a request of its own, like the first.
   std::vector<std::vector<TokenId>> further_prompts = {};
-  std::string model = {};      // as the body says, only to be echoed; empty where it says none
-  bool seed_given = false;     // by the body
-  bool stream = false;         // in pieces, as server-sent events
-  bool include_usage = false;  // with a last piece that holds the usage
-  bool echo = false;           // the text begins with the prompt's, and its log-probabilities
-  int32_t best_of = 0;         // > 0: of so many replies the request.n likeliest
+  std::string model = {};        // as the body says, only to be echoed; empty where it says none
+  bool seed_given = false;       // by the body
+  bool stream = false;           // in pieces, as server-sent events
+  bool include_usage = false;    // with a last piece that holds the usage
+  bool echo = false;             // the text begins with the prompt's, and its log-probabilities
+  int32_t best_of = 0;           // > 0: of so many replies the request.n likeliest
+  bool explain = false;          // with what it took and a receipt
+  std::string prompt_text = {};  // of the first prompt, where it came or was rendered as text
   std::vector<std::string> ignored = {};  // members of the body that nobody knows
   bool hide_logprobs = false;             // they are only there to compare these
 

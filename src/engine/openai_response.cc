@@ -88,6 +88,7 @@ Json CacheFigures(const RequestStats& stats) {
 
 struct CompletionBuilder::Choice {
   std::string text;
+  std::vector<TokenId> ids;
   std::vector<ScoredToken> tokens;  // where log-probabilities were asked for
   double logprob_sum = 0;           // of them, for best_of
   StopCause cause = StopCause::kNone;
@@ -141,6 +142,7 @@ size_t CompletionBuilder::IndexOf(const TokenOutput& output, int64_t prompt) con
 void CompletionBuilder::Add(const TokenOutput& output, int64_t prompt) {
   Choice& choice = choices_[IndexOf(output, prompt)];
   choice.text += output.text;
+  if (output.id >= 0) choice.ids.push_back(output.id);
   if (output.logprobs && output.id >= 0) {
     choice.tokens.push_back({output.id, output.logprobs});
     choice.logprob_sum += output.logprobs->chosen;
@@ -168,6 +170,20 @@ int64_t CompletionBuilder::generated_tokens() const {
   int64_t sum = 0;
   for (const Choice& choice : choices_) sum += choice.stats.generated_tokens;
   return sum;
+}
+
+std::vector<ReceiptReply> CompletionBuilder::Replies(int64_t i) const {
+  std::vector<ReceiptReply> replies;
+  const size_t count = choices_.size() / static_cast<size_t>(n_prompts());
+  for (size_t r = 0; r < count; ++r) {
+    const Choice& choice = choices_[static_cast<size_t>(i) * count + r];
+    replies.push_back({static_cast<int32_t>(r), choice.ids, choice.cause});
+  }
+  return replies;
+}
+
+const RequestStats& CompletionBuilder::Stats(int64_t i) const {
+  return choices_[IndexOf({}, i)].stats;
 }
 
 std::string CompletionBuilder::PromptText(int64_t prompt) const {
@@ -319,9 +335,14 @@ std::vector<Json> CompletionBuilder::Chunks(const TokenOutput& output, int64_t p
   return chunks;
 }
 
-Json CompletionBuilder::UsageChunk() const {
+Json CompletionBuilder::EmptyChunk() const {
   Json piece = Head(/*chunk=*/true);
   piece["choices"] = Json::array();
+  return piece;
+}
+
+Json CompletionBuilder::UsageChunk() const {
+  Json piece = EmptyChunk();
   piece["usage"] = Usage();
   piece["timings"] = Timings();
   if (!request_.ignored.empty()) piece["ignored"] = request_.ignored;

@@ -13,6 +13,7 @@
 
 #include "engine/openai_logprobs.h"
 #include "engine/openai_request.h"
+#include "engine/receipt.h"
 #include "engine/request.h"
 
 namespace lucid {
@@ -49,6 +50,10 @@ class CompletionBuilder {
   int64_t cached_tokens() const;     // of the prompts'
   int64_t generated_tokens() const;  // a best_of's dropped replies included
   const std::string& id() const { return id_; }
+  // What a receipt says of the replies to prompt `i`, all of a best_of's.
+  std::vector<ReceiptReply> Replies(int64_t i) const;
+  // Of the first reply to prompt `i`.
+  const RequestStats& Stats(int64_t i) const;
 
   // The chat.completion or text_completion object, once all replies have ended.
   nlohmann::ordered_json Body() const;
@@ -57,6 +62,8 @@ class CompletionBuilder {
   std::vector<nlohmann::ordered_json> Chunks(const TokenOutput& output, int64_t prompt = 0);
   // The last piece where the usage was asked for: no choices.
   nlohmann::ordered_json UsageChunk() const;
+  // One with neither choices nor usage, for what a server adds.
+  nlohmann::ordered_json EmptyChunk() const;
 
  private:
   struct Choice;

@@ -4,16 +4,31 @@
 
 #include <boost/asio/thread_pool.hpp>
 #include <ctime>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/openai_request.h"
+#include "engine/receipt.h"
 #include "server/http.h"
 #include "server/metrics.h"
 
 namespace lucid::server {
+
+// Hashes of the model, made when somebody first asks, which takes seconds for a large one.
+class LazyIdentity {
+ public:
+  const ModelIdentity& Get(const Engine& engine, const ChatTemplate* chat_template) {
+    std::call_once(once_, [&] { identity_ = IdentityOf(engine, chat_template); });
+    return identity_;
+  }
+
+ private:
+  std::once_flag once_;
+  ModelIdentity identity_;
+};
 
 struct Api {
   Engine& engine;
@@ -21,6 +36,7 @@ struct Api {
   ApiContext context;              // of bodies
   asio::thread_pool& workers;
   Metrics& metrics;
+  LazyIdentity& identity;
   std::time_t started = 0;
 
   const std::string& name() const { return names.front(); }

@@ -57,7 +57,48 @@ ApiResult<std::vector<Running>> SubmitAll(const Api& api, const CompletionBuilde
   return running;
 }
 
-asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<Running>& running,
+// What an answer took, and receipts to have it again.
+Json Explanation(const Api& api, const ApiRequest& request, const CompletionBuilder& builder) {
+  const ChatTemplate* chat_template =
+      api.context.chat_template ? *api.context.chat_template : nullptr;
+  const ModelIdentity& identity = api.identity.Get(api.engine, chat_template);
+  Json receipts = Json::array();
+  Json prompts = Json::array();
+  for (int64_t i = 0; i < builder.n_prompts(); ++i) {
+    const RequestStats& stats = builder.Stats(i);
+    prompts.push_back({{"prompt_tokens", stats.prompt_tokens},
+                       {"cached_tokens", stats.cached_tokens},
+                       {"computed_tokens", stats.prompt_tokens - stats.cached_tokens},
+                       {"evicted_tokens", stats.eviction.evicted_tokens},
+                       {"queue_seconds", stats.queue_seconds},
+                       {"prefill_seconds", stats.prefill_seconds},
+                       {"decode_seconds", stats.decode_seconds},
+                       {"preemptions", stats.preemptions}});
+    receipts.push_back(MakeReceipt(api.engine, identity, request.RequestOf(i), builder.Replies(i)));
+  }
+  const Result<SamplerChain> chain = SamplerChain::Create(request.request.sampling);
+  Json explanation = {
+      {"prompt_hash", request.prompt_text.empty() ? Json() : Json(TextHash(request.prompt_text))},
+      {"template_hash", receipts[0]["template_hash"]},
+      {"sampler", chain ? chain->Describe() : ""},
+      {"seed", request.request.sampling.seed},
+      {"prompts", std::move(prompts)}};
+  if (receipts.size() == 1) {
+    explanation["receipt"] = std::move(receipts[0]);
+  } else {
+    explanation["receipts"] = std::move(receipts);
+  }
+  return explanation;
+}
+
+asio::awaitable<Json> ExplanationOf(const Api& api, const ApiRequest& request,
+                                    const CompletionBuilder& builder) {
+  const auto make = [&] { return Explanation(api, request, builder); };
+  co_return co_await OnWorker(api.workers, make);
+}
+
+asio::awaitable<void> SendWhole(const Api& api, const ApiRequest& request,
+                                CompletionBuilder& builder, std::vector<Running>& running,
                                 HttpExchange& exchange) {
   for (size_t i = 0; i < running.size(); ++i) {
     while (true) {
@@ -67,14 +108,21 @@ asio::awaitable<void> SendWhole(CompletionBuilder& builder, std::vector<Running>
       builder.Add(*output, static_cast<int64_t>(i));
     }
   }
-  HttpResponse response =
-      builder.error() ? JsonError({*builder.error()}) : JsonResponse(builder.Body());
+  HttpResponse response;
+  if (builder.error()) {
+    response = JsonError({*builder.error()});
+  } else {
+    Json body = builder.Body();
+    if (request.explain) body["lucid"] = co_await ExplanationOf(api, request, builder);
+    response = JsonResponse(body);
+  }
   co_await exchange.Send(std::move(response));
 }
 
 // What is there by now goes out in one piece. One prompt after the other: the engine works on all.
-asio::awaitable<void> SendEvents(CompletionBuilder& builder, std::vector<Running>& running,
-                                 bool usage, HttpExchange& exchange) {
+asio::awaitable<void> SendEvents(const Api& api, const ApiRequest& request,
+                                 CompletionBuilder& builder, std::vector<Running>& running,
+                                 HttpExchange& exchange) {
   co_await exchange.BeginStream("text/event-stream");
   for (size_t i = 0; i < running.size() && !builder.error(); ++i) {
     const auto prompt = static_cast<int64_t>(i);
@@ -94,8 +142,13 @@ asio::awaitable<void> SendEvents(CompletionBuilder& builder, std::vector<Running
   std::string end;
   if (builder.error()) {
     end = Event(ErrorBody({*builder.error()}));
-  } else if (usage) {
-    end = Event(builder.UsageChunk());
+  } else {
+    if (request.explain) {
+      Json piece = builder.EmptyChunk();
+      piece["lucid"] = co_await ExplanationOf(api, request, builder);
+      end = Event(piece);
+    }
+    if (request.include_usage) end += Event(builder.UsageChunk());
   }
   end += "data: [DONE]\n\n";
   co_await exchange.Write(std::move(end));
@@ -124,9 +177,9 @@ asio::awaitable<void> AnswerCompletion(const Api& api, ApiEndpoint endpoint,
     co_return;
   }
   if (request->stream) {
-    co_await SendEvents(builder, *running, request->include_usage, exchange);
+    co_await SendEvents(api, *request, builder, *running, exchange);
   } else {
-    co_await SendWhole(builder, *running, exchange);
+    co_await SendWhole(api, *request, builder, *running, exchange);
   }
   exchange.notes().emplace_back("prompt_tokens", Dump(builder.prompt_tokens()));
   exchange.notes().emplace_back("cached_tokens", Dump(builder.cached_tokens()));

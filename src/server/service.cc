@@ -128,6 +128,7 @@ struct Service::Impl {
   std::unique_ptr<Engine> engine;
   asio::thread_pool workers{kWorkers};
   std::optional<Metrics> metrics;
+  LazyIdentity identity;
   std::optional<Api> api;
   std::optional<Router> router;
   std::atomic<bool> ready{false};  // engine, api and router are there
@@ -146,6 +147,7 @@ Status Service::Impl::Load() {
                               .serving = true},
                   .workers = workers,
                   .metrics = *metrics,
+                  .identity = identity,
                   .started = std::time(nullptr)});
   router.emplace(MakeRouter(options.router, *api));
   engine->Start();
