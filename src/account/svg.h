@@ -11,7 +11,7 @@ namespace lucid::svg {
 
 inline constexpr double kWidth = 760;  // of every chart, in units of its own; pages scale it
 // What a chart with axes leaves for labels.
-inline constexpr double kLeft = 86, kRight = 20, kTop = 16, kBottom = 46;
+inline constexpr double kLeft = 86, kRight = 30, kTop = 16, kBottom = 46;
 
 // Values [from, to] at [begin, end] of the chart; logarithmic ones lie between powers of ten.
 struct Axis {

@@ -132,12 +132,11 @@ std::string HeatSvg(const HeatMap& map, std::string_view what) {
           value < 0 ? "fill: none; stroke: var(--line); stroke-dasharray: 2 3"
                     : fmt::format("fill: var(--c1); fill-opacity: {:.3f}; stroke: var(--line)",
                                   std::clamp(value, 0.0, 1.0));
+      const std::string column =
+          j < map.column_names.size() ? map.column_names[j] : std::to_string(j);
       svg += svg::Rect(names + side * static_cast<double>(j), top, side - 1, side - 1, style,
-                       value < 0 ? "masked"
-                                 : fmt::format("{} -> {}: {:.3f}", name,
-                                               j < map.column_names.size() ? map.column_names[j]
-                                                                           : std::to_string(j),
-                                               value));
+                       fmt::format("{} -> {}: {}", name, column,
+                                   value < 0 ? "masked" : fmt::format("{:.3f}", value)));
     }
   }
   return svg::Document(head + side * static_cast<double>(map.rows.size()) + 4, what, svg);

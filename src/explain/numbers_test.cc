@@ -136,6 +136,19 @@ TEST(OfTheTexts, DeepSeekKeepsOneLatentVector) {
               HasSubstr("256 in each of 58 layers, 8 of them"));
 }
 
+TEST(OfTheTexts, SixQuestions) {
+  const std::string page = PageOf("self-test", {.model = kConfigs + "qwen2.5-7b.json"});
+  for (int i = 1; i <= 6; ++i)
+    EXPECT_THAT(page, HasSubstr(std::to_string(i) + ". " + (i == 2 ? "H" : "W")));
+  EXPECT_THAT(page, HasSubstr("28 heads x 128 numbers = 3584; the width is 3584"));
+  EXPECT_THAT(page, HasSubstr("sqrt(128) = 11.31"));
+  EXPECT_THAT(page, HasSubstr("28 query heads, 4 key and value heads; 57,344 bytes a token instead "
+                              "of 401,408, 7 times less; 117 MB"));
+  // Ten times the arithmetic helps the prompt, and hardly the token.
+  EXPECT_GT(NumberIn(page, "prompt would be ([\\d.]+) times as fast"), 5);
+  EXPECT_LT(NumberIn(page, "the token ([\\d.]+) times"), 1.1);
+}
+
 TEST(OfTheTexts, SoftmaxAndPerplexityByHand) {
   const Asked gpt2{.model = kConfigs + "gpt2.json", .context = 512};
   const std::string softmax = PageOf("softmax", gpt2);
@@ -330,18 +343,36 @@ TEST_F(OfAModel, TheRuleOfSpeculationGivesTheTargetBack) {
 }
 
 TEST_F(OfAModel, ARowOfAttentionAddsUpToOne) {
-  const std::unique_ptr<Subject> subject = Open(stories_);
-  const std::vector<AttentionMap>& maps = **subject->attention();
-  ASSERT_FALSE(maps.empty());
-  for (const AttentionMap& map : maps) {
-    EXPECT_EQ(map.queries.size(), subject->ids().size());
+  Asked asked = stories_;
+  for (int i = 0; i < 5; ++i) asked.prompt += " " + stories_.prompt;
+  const std::unique_ptr<Subject> subject = Open(asked);
+  ASSERT_GT(subject->ids().size(), 40U);
+  const PromptAttention& attention = **subject->attention();
+  ASSERT_EQ(attention.maps.size(), subject->plan().kv_layers.size());
+  const KvSpec& middle = subject->plan().kv_layers[subject->plan().kv_layers.size() / 2];
+  EXPECT_EQ(attention.keys.size(),
+            subject->ids().size() * static_cast<size_t>(middle.heads * middle.k_dim));
+  for (const AttentionMap& map : attention.maps) {
+    ASSERT_EQ(map.queries.size(), subject->ids().size());
     for (const AttentionQuery& query : map.queries) {
       EXPECT_EQ(query.n_keys, query.position + 1);
       double sum = 0;
-      for (int64_t key = 0; key < query.n_keys; ++key)
+      for (int64_t key = 0; key < query.n_keys; ++key) {
         sum += static_cast<double>(query.Weight(0, key));
+      }
       EXPECT_NEAR(sum, 1, 1e-5);
     }
+  }
+}
+
+TEST_F(OfAModel, FewerBitsOfTheCacheRoundMore) {
+  const std::string page = PageOf("kv-compression", stories_);
+  double before = 0;
+  for (const char* type : {"f16", "int8", "int4", "int2"}) {
+    const double error =
+        NumberIn(page, std::string(" ") + type + " [\\d.]+ [\\d,]+ [\\d.]+ [kM]?B ([\\d.]+) %");
+    EXPECT_GT(error, before) << type;
+    before = error;
   }
 }
 

@@ -89,6 +89,7 @@ pre.formula:last-child { margin-bottom: 0; }
 figure { margin: 12px 0; }
 figcaption { margin-top: 6px; max-width: 760px; }
 p.links a { margin-right: 16px; }
+code { white-space: nowrap; }
 )css";
 
 }  // namespace

@@ -43,7 +43,7 @@ constexpr Topic kTopics[] = {
     {"mla", "MLA: a latent vector instead of keys and values", "low-rank caches of DeepSeek",
      "latent deepseek", "gqa kv-cache", "deepseek-v2 deepseek-v3", topics::Mla},
     {"out-projection", "The output projection of attention",
-     "`attn_output.weight` is not `output.weight`", "attn_output wo out_proj output",
+     "attn_output.weight is not output.weight", "attn_output wo out_proj output",
      "attention logits norm", "transformer", topics::OutProjection},
     {"ffn", "The feed-forward half", "GELU, SwiGLU, and where most weights are",
      "mlp swiglu geglu glu gelu silu activation", "moe norm flops", "glu gelu", topics::Ffn},

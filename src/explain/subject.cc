@@ -26,6 +26,26 @@ std::vector<TokenId> MadeUpIds(int64_t vocab) {
   return ids;
 }
 
+// The attention weights of a step, and the keys of one layer.
+class AttentionRecorder final : public Observer {
+ public:
+  explicit AttentionRecorder(int32_t layer) : layer_(layer) {}
+
+  void AfterOp(const ObservedOp& observed) override {
+    tap_.AfterOp(observed);
+    if (observed.op.kind != OpKind::kKvStore) return;
+    if (observed.plan.Info(observed.op.inputs[0]).kv_layer != layer_) return;
+    const std::span<const float> keys = observed.Read(observed.op.inputs[1]);
+    keys_.insert(keys_.end(), keys.begin(), keys.end());
+  }
+  PromptAttention Take() { return {tap_.maps(), std::move(keys_)}; }
+
+ private:
+  int32_t layer_;
+  AttentionTap tap_;
+  std::vector<float> keys_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Subject>> Subject::Open(SubjectOptions options) {
@@ -117,6 +137,7 @@ Result<Engine*> Subject::engine() {
     const int64_t needed = kMostPromptTokens + kReplyTokens + 1;
     config.context = std::min(std::max<int64_t>(needed, 256), model_.config.context_length);
     config.n_parallel = 2;
+    config.logit_rows = kMostPromptTokens;  // a prompt is one step
     LUCID_ASSIGN_OR_RETURN(engine_, Engine::Load(config));
   }
   return engine_.get();
@@ -145,22 +166,22 @@ Result<const PromptRun*> Subject::run() {
   return &*run_;
 }
 
-Result<const std::vector<AttentionMap>*> Subject::attention() {
+Result<const PromptAttention*> Subject::attention() {
   if (attention_) return &*attention_;
   LUCID_ASSIGN_OR_RETURN(Engine * engine, this->engine());
-  AttentionTap tap;
+  AttentionRecorder recorder(static_cast<int32_t>(model_.plan.kv_layers.size() / 2));
   Request request;
   request.prompt = ids_;
   request.max_tokens = 0;
   request.logits_from = 0;  // all positions are computed, whatever the cache has
   request.on_logits = [](int64_t, std::span<const float>) {};
   LUCID_ASSIGN_OR_RETURN(Stream stream, engine->Submit(std::move(request)));
-  while (engine->Step(&tap)) {
+  while (engine->Step(&recorder)) {
   }
   while (const std::optional<TokenOutput> out = stream.TryNext()) {
     if (out->error) return tl::unexpected<Error>(*out->error);
   }
-  attention_ = tap.maps();
+  attention_ = recorder.Take();
   return &*attention_;
 }
 

@@ -41,6 +41,14 @@ struct PromptRun {
   RequestStats stats;
 };
 
+// What attention did with the prompt.
+struct PromptAttention {
+  std::vector<AttentionMap> maps;  // one of every op that has any weights
+  // What the layer in the middle stores as keys, before they are rounded: [prompt tokens, heads x
+  // numbers of a key].
+  std::vector<float> keys;
+};
+
 class Subject {
  public:
   // Errors of LoadHeaders and of the tokenizer's files.
@@ -75,8 +83,7 @@ class Subject {
   // page; errors of Engine::Load.
   Result<Engine*> engine();
   Result<const PromptRun*> run();
-  // Attention weights of the prompt, of every op that has any.
-  Result<const std::vector<AttentionMap>*> attention();
+  Result<const PromptAttention*> attention();
 
   // Errors of FindHardware and of measuring.
   Result<const Hardware*> hardware();
@@ -91,7 +98,7 @@ class Subject {
   int64_t context_ = 0, params_ = 0, weight_bytes_ = 0;
   std::unique_ptr<Engine> engine_;
   std::optional<PromptRun> run_;
-  std::optional<std::vector<AttentionMap>> attention_;
+  std::optional<PromptAttention> attention_;
   std::optional<Hardware> hardware_;
 };
 

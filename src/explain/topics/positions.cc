@@ -144,12 +144,12 @@ Status Rope(Subject& subject, Page& page) {
   Turns turns;
   std::vector<std::vector<std::string>> rows;
   const size_t pairs = frequencies.size();
-  for (const size_t pair : {size_t{0}, pairs / 4, pairs / 2, pairs - 1}) {
+  for (const size_t pair : {size_t{0}, pairs / 8, pairs / 4, pairs - 1}) {
     const auto f = static_cast<double>(frequencies[pair]);
     rows.push_back({std::to_string(pair), fmt::format("{:.6g}", f), Fixed(Degrees(f), 3),
                     fmt::format("{:.0f}", 2 * std::numbers::pi / f)});
   }
-  for (const size_t pair : {size_t{0}, pairs / 4, pairs / 2}) {
+  for (const size_t pair : {size_t{0}, pairs / 8, pairs / 4}) {
     Turns::Circle circle{fmt::format("pair {}", pair), {}};
     for (int m = 0; m < 6; ++m) circle.angles.push_back(m * static_cast<double>(frequencies[pair]));
     turns.circles.push_back(std::move(circle));

@@ -81,8 +81,8 @@ Status BlockTables(const Subject& subject, Page& page) {
                 TableRow(fmt::format("B: {} tokens", other.size()), cache->Table(b, 0), shared),
                 TableRow(fmt::format("C: {} tokens", third.size()), cache->Table(c, 0), {})};
   page.Draw(
-      {fmt::format("Block tables in blocks of {} tokens (group 0 of {}): position by position "
-                   "the physical block. The other colour: blocks that A and B share.",
+      {fmt::format("Block tables in blocks of {} tokens (group 0 of {}): the physical block of "
+                   "each logical one. Blocks that stand in the tables of A and B both are shared.",
                    kBlock, layout.groups().size()),
        cells});
   const KvCacheStats stats = cache->stats();

@@ -100,6 +100,37 @@ void OnlineSoftmax(Page& page) {
               {"two parts, merged", Fixed(first.mixed / first.sum, 6)}});
 }
 
+// Of rows with all heads, head 0 alone.
+std::vector<float> HeadKeys(std::span<const float> rows, const HeadShape& heads) {
+  std::vector<float> keys;
+  const auto width = static_cast<size_t>(heads.keys * heads.k_dim);
+  for (size_t at = 0; at + width <= rows.size(); at += width) {
+    const std::span<const float> key = rows.subspan(at, static_cast<size_t>(heads.k_dim));
+    keys.insert(keys.end(), key.begin(), key.end());
+  }
+  return keys;
+}
+
+// Keys of `dim` numbers as they come back from a cache of that type.
+std::vector<float> Rounded(KvType type, std::span<const float> keys, int64_t dim) {
+  std::vector<float> back(keys.begin(), keys.end());
+  const int64_t count = std::ssize(keys) / dim;
+  if (!IsRowType(type)) {  // a block of a multiple of 4 keys; the newest ones are not rounded
+    const int64_t block = count / 4 * 4;
+    if (block == 0) return back;
+    std::vector<std::byte> stored(static_cast<size_t>(KvHeadBytes(type, true, dim, block)));
+    EncodeKiviKeys(keys.data(), dim, stored.data(), dim, block);
+    DecodeKiviKeys(stored.data(), back.data(), dim, dim, block);
+    return back;
+  }
+  std::vector<std::byte> stored(static_cast<size_t>(KvRowBytes(type, dim)));
+  for (int64_t i = 0; i < count; ++i) {
+    EncodeKvRow(type, keys.data() + i * dim, stored.data(), dim);
+    DecodeKvRow(type, stored.data(), back.data() + i * dim, dim);
+  }
+  return back;
+}
+
 // The attention that each place of the prompt has received from all queries, in one head of the
 // layer in the middle; made up where nothing can be run.
 Result<std::vector<float>> ReceivedAttention(Subject& subject, std::string& whose) {
@@ -108,8 +139,8 @@ Result<std::vector<float>> ReceivedAttention(Subject& subject, std::string& whos
     return std::vector<float>{9.0F, 4.1F, 0.4F, 0.3F, 0.2F, 3.2F, 0.1F, 0.2F,
                               0.1F, 2.6F, 0.2F, 0.1F, 0.3F, 0.5F, 0.9F, 1.2F};
   }
-  LUCID_ASSIGN_OR_RETURN(const std::vector<AttentionMap>* maps, subject.attention());
-  const AttentionMap& map = (*maps)[maps->size() / 2];
+  LUCID_ASSIGN_OR_RETURN(const PromptAttention* attention, subject.attention());
+  const AttentionMap& map = attention->maps[attention->maps.size() / 2];
   std::vector<float> sums(subject.ids().size(), 0);
   for (const AttentionQuery& query : map.queries) {
     for (int64_t key = 0; key < query.n_keys; ++key) {
@@ -214,26 +245,20 @@ Status KvCompression(Subject& subject, Page& page) {
   const Workload types = subject.types();
   std::vector<std::vector<std::string>> rows;
   Bars bars;
-  std::vector<float> row;
+  const HeadShape heads = HeadsOf(subject.plan(), subject.plan().kv_layers.size() / 2);
+  std::vector<float> keys;
   if (subject.has_weights()) {
-    LUCID_ASSIGN_OR_RETURN(row, RowOf(subject, "token_embd"));
+    LUCID_ASSIGN_OR_RETURN(const PromptAttention* attention, subject.attention());
+    keys = HeadKeys(attention->keys, heads);
   }
-  const HeadShape heads = HeadsOf(subject.plan());
-  if (std::ssize(row) > heads.k_dim) row.resize(static_cast<size_t>(heads.k_dim));
   for (const KvType type : AllKvTypes()) {
     const Result<KvFacts> kv = KvFactsOf(
         subject.plan(), {.k_type = type, .v_type = type, .block_size = types.kv_block_size},
         subject.context());
     if (!kv) continue;
     const double bits = 8 * Real(kv->bytes_per_token) / Real(kv->numbers_per_token);
-    std::string error = "-";
-    if (!row.empty() && IsRowType(type)) {
-      std::vector<std::byte> stored(static_cast<size_t>(KvRowBytes(type, std::ssize(row))));
-      std::vector<float> back(row.size());
-      EncodeKvRow(type, row.data(), stored.data(), std::ssize(row));
-      DecodeKvRow(type, stored.data(), back.data(), std::ssize(row));
-      error = Percent(RelativeError(row, back), 2);
-    }
+    const std::string error =
+        keys.empty() ? "-" : Percent(RelativeError(keys, Rounded(type, keys, heads.k_dim)), 2);
     rows.push_back({std::string(Name(type)), Fixed(bits, 3), units::Thousands(kv->bytes_per_token),
                     units::Bytes(Real(kv->sequence_bytes)), error});
     bars.bars.push_back({std::string(Name(type)), Real(kv->bytes_per_token),
@@ -244,11 +269,12 @@ Status KvCompression(Subject& subject, Page& page) {
               fmt::format("{} tokens", units::Thousands(subject.context())), "rounding"},
              std::move(rows));
   page.Draw({"Bytes of keys and values for one token.", bars});
-  if (!row.empty()) {
+  if (!keys.empty()) {
     page.Text(
-        "Rounding: of a vector of this model (the beginning of an embedding), the error's "
-        "root mean square against the vector's. Real keys differ: docs/kv-cache.md has "
-        "measured perplexities and divergences.");
+        "Rounding: of the prompt's keys in the layer in the middle (head 0), the root mean "
+        "square of the error against that of the keys. kivi2 rounds each channel over all "
+        "tokens instead of each token over its channels; compare it with int2, which has as "
+        "many bits. docs/kv-cache.md has measured perplexities and divergences.");
   }
   page.Heading("What to forget");
   LUCID_RETURN_IF_ERROR(KeptPlaces(subject, page));
@@ -301,7 +327,7 @@ Status Quantization(Subject& subject, Page& page) {
   for (const DTypeInfo& info : AllDTypes()) {
     if (row.empty() || info.encode == nullptr || info.decode == nullptr) continue;
     const int64_t n = std::ssize(row);
-    if (n % info.block_elems != 0 || info.type == DType::kF32) continue;
+    if (n % info.block_elems != 0 || info.block_bytes >= 4 * info.block_elems) continue;
     std::vector<std::byte> stored(static_cast<size_t>(RowBytes(info.type, n)));
     std::vector<float> back(row.size());
     info.encode(row.data(), stored.data(), n);

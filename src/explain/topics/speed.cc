@@ -141,6 +141,7 @@ Status Roofline(Subject& subject, Page& page) {
   Plot plot;
   plot.x_title = "FLOP per byte from memory";
   plot.log_x = plot.log_y = true;
+  plot.x_label = [](double value) { return fmt::format("{:.4g}", value); };
   plot.y_label = RateText;
   const auto add = [&](const std::string& name, const Workload& work) {
     const Ledger ledger = MakeLedger(subject.plan(), work);

@@ -200,15 +200,17 @@ Status Graph(Subject& subject, Page& page) {
   page.Heading("Traced back from the logits");
   page.Text(
       "From the scores backwards, through the head and the last layer: what each op reads is "
-      "below it. `back` counts steps from the logits, the longest way. Layers that look alike "
-      "are drawn once; here is the last of them.");
+      "below it. `back` counts steps from the logits, the longest way. "
+      "The layers before the last are left out.");
+  const auto last = static_cast<int32_t>(subject.config().n_layers - 1);
   LUCID_ASSIGN_OR_RETURN(const lucid::Graph graph,
                          MakeGraph(plan, {.sizes = {.tokens = std::ssize(subject.ids()),
                                                     .outputs = 1,
                                                     .sequences = 1,
                                                     .context = std::ssize(subject.ids())},
                                           .weight_dtypes = subject.model().weights.dtypes(),
-                                          .trace_back = plan.Info(plan.logits).name}));
+                                          .trace_back = plan.Info(plan.logits).name,
+                                          .layers = std::pair{last, last}}));
   std::vector<std::vector<std::string>> rows;
   int32_t deepest = 0;
   for (size_t i = graph.blocks.size(); i-- > 0;) {

@@ -115,7 +115,8 @@ Status AttentionMaps(Subject& subject, Page& page) {
     page.Text(NoWeights(subject));
     return {};
   }
-  LUCID_ASSIGN_OR_RETURN(const std::vector<AttentionMap>* maps, subject.attention());
+  LUCID_ASSIGN_OR_RETURN(const PromptAttention* attention, subject.attention());
+  const std::vector<AttentionMap>* const maps = &attention->maps;
   const std::vector<HeadHabit> habits = HabitsOf(*maps);
   if (habits.empty()) {
     page.Text("The prompt is too short for a map.");
