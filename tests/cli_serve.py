@@ -229,6 +229,14 @@ class Endpoints(unittest.TestCase):
         self.assertEqual(after[f'lucid:iteration_tokens_total_bucket{{{model},le="+Inf"}}'],
                          after[f"lucid:iteration_tokens_total_count{{{model}}}"])
 
+    def test_the_dashboard_shows_metrics_that_there_are(self):
+        self.server.post("/v1/completions", {"prompt": 5})
+        text = self.server.ask("GET", "/metrics")[2].decode()
+        asked = set(re.findall(r"lucid:\w+", (e2e.ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8")))
+        self.assertGreater(len(asked), 12)
+        for name in asked:
+            self.assertRegex(text, rf"(?m)^{name}\{{")
+
     def test_who_goes_ends_its_request(self):
         connection = socket.create_connection(("127.0.0.1", self.server.port))
         body = json.dumps({"prompt": "Once", "max_tokens": 8000, "ignore_eos": True}).encode()
@@ -289,6 +297,31 @@ class Ways(unittest.TestCase):
         self.assertEqual([(line["path"], line["status"]) for line in lines], [("/v1/completions", 200), ("/nothing", 404)])
         self.assertEqual((lines[0]["traceparent"], lines[0]["completion_tokens"]), (trace, 3))
         self.assertRegex(lines[0]["id"], "cmpl-")
+
+    def test_settings_from_files_and_the_environment(self):
+        """A flag wins over a variable, and that over the file."""
+        with tempfile.TemporaryDirectory() as folder:
+            toml, yaml = pathlib.Path(folder) / "lucid.toml", pathlib.Path(folder) / "lucid.yaml"
+            toml.write_text('alias = ["from-file", "second"]\nctx-size = 512\nparallel = 3\nno_prefix_cache = true\n', encoding="utf-8")
+            yaml.write_text("alias: [from-file, second]\nctx_size: 512\nparallel: 3\nno-prefix-cache: yes\n", encoding="utf-8")
+            for file in [toml, yaml]:
+                os.environ.update({"LUCID_SERVE_CONFIG": str(file), "LUCID_SERVE_PARALLEL": "5", "LUCID_SERVE_CTX_SIZE": "640"})
+                try:
+                    with Server("-c", "768") as server:
+                        props = server.ask("GET", "/props")[2]
+                finally:
+                    for name in ["CONFIG", "PARALLEL", "CTX_SIZE"]:
+                        del os.environ[f"LUCID_SERVE_{name}"]
+                self.assertEqual((props["model_alias"], props["total_slots"], props["default_generation_settings"]["n_ctx"]), ("from-file", 5, 768))
+            for text, words in [("colour = 1\n", "there is no setting colour"), ("[serve]\nport = 1\n", "there are no sections"),
+                                ("no-prefix-cache = 7\n", "must be true or false"), ("port = 99999999\n", "--port")]:
+                toml.write_text(text, encoding="utf-8")
+                ran = e2e.run("serve", "-m", MODEL, "--config", toml)
+                self.assertNotEqual(ran.code, 0, ran)
+                self.assertIn(words, ran.err)
+            yaml.write_text("port: {a: 1}\n", encoding="utf-8")
+            self.assertIn("port must have a value", e2e.run("serve", "-m", MODEL, f"--config={yaml}").err)
+            self.assertIn("/no/file", e2e.run("serve", "-m", MODEL, "--config", "/no/file").err)
 
     def test_a_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:

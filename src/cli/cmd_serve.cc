@@ -27,6 +27,7 @@ struct ServeFlags {
   server::HttpOptions http;
   server::RouterOptions router;
   std::vector<std::string> aliases;
+  std::string config;  // read before the flags are (config_file.h)
   std::string chat_template_file, api_key_file;
   int64_t n_predict = -1;
   bool log_requests = false;
@@ -135,6 +136,9 @@ void AddServeCommand(CLI::App& root, CommandContext& context) {
   CLI::App* command = root.add_subcommand("serve", "Serve a model over HTTP, as the OpenAI API");
   auto flags = std::make_shared<ServeFlags>();
   flags->engine.parallel = 16;
+  command->add_option("--config", flags->config,
+                      "a TOML or YAML file with settings: flags without their dashes as keys; "
+                      "variables such as LUCID_SERVE_PORT win over it, flags over both");
   AddModelFlags(*command, flags->model);
   command->add_option("-a,--alias", flags->aliases,
                       "the name of the model for clients; several may be given");

@@ -19,6 +19,7 @@
 #include "base/edit_distance.h"
 #include "base/env.h"
 #include "cli/command.h"
+#include "cli/config_file.h"
 #include "engine/version.h"
 
 namespace lucid::cli {
@@ -146,12 +147,18 @@ constexpr std::pair<std::string_view, std::string_view> kOneDashFlags[] = {
     {"-np", "--parallel"},
     {"-sys", "--system"}};
 
-std::vector<std::string> Arguments(int argc, char** argv) {
+Result<std::vector<std::string>> Arguments(const CLI::App& root, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
     for (const auto& [spelling, flag] : kOneDashFlags) {
       if (argument == spelling) argument = flag;
     }
+  }
+  if (arguments.front() == "serve") {
+    LUCID_ASSIGN_OR_RETURN(const std::vector<std::string> before,
+                           SettingsBefore(*root.get_subcommand("serve"), "LUCID_SERVE_",
+                                          {arguments.begin() + 1, arguments.end()}));
+    arguments.insert(arguments.begin() + 1, before.begin(), before.end());
   }
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   return arguments;
@@ -179,8 +186,13 @@ int Main(int argc, char** argv) {
   if (!first.empty() && first[0] != '-' && FindCommand(root, first) == nullptr) {
     return ReportUnknownCommand(root, first);
   }
+  const Result<std::vector<std::string>> arguments = Arguments(root, argc, argv);
+  if (!arguments) {
+    ReportError(arguments.error(), context);
+    return context.exit_code;
+  }
   try {
-    root.parse(Arguments(argc, argv));
+    root.parse(std::vector<std::string>(*arguments));
   } catch (const CLI::Success& wanted) {  // --help, --version
     return root.exit(wanted);
   } catch (const CLI::ParseError& error) {
