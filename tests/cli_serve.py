@@ -230,6 +230,7 @@ class Endpoints(unittest.TestCase):
                          after[f"lucid:iteration_tokens_total_count{{{model}}}"])
 
     def test_the_dashboard_shows_metrics_that_there_are(self):
+        self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
         self.server.post("/v1/completions", {"prompt": 5})
         text = self.server.ask("GET", "/metrics")[2].decode()
         asked = set(re.findall(r"lucid:\w+", (e2e.ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8")))
