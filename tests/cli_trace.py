@@ -165,6 +165,7 @@ class Trace(e2e.Case):
         self.assertIn("--layers '1-' is neither", self.fails(1, "trace", STORIES, "--layers", "1-"))
         self.assertIn("does_not_exist", self.fails(1, "trace", "does_not_exist"))
         self.fails(1, "trace", LLAMA3, "--invariants")
+        self.assertIn("375750000 attention weights", self.fails(1, "trace", STORIES, "--values", "-B", "100", "--prompt-tokens", "500"))
 
     def test_page(self):
         text = self.ok("trace", DEEPSEEK, "--format", "html", "--invariants", "--values").out

@@ -99,6 +99,19 @@ void PrintOps(const TraceFlags& flags, const Engine& engine, const FlowOptions& 
              sizes.batch == 1 ? "" : "s", sizes.prompt, PrintTrace(decode.ops()));
 }
 
+// Runs that look at attention keep all of its weights.
+Status CheckWeightsKept(const ModelConfig& config, const FlowOptions& sizes) {
+  constexpr double kMost = 1 << 28;  // numbers: a GiB
+  const auto tokens = static_cast<double>(sizes.prompt);
+  const double weights = static_cast<double>(sizes.batch * config.n_layers * config.n_heads) *
+                         (tokens * (tokens + 1) / 2);
+  if (weights <= kMost) return {};
+  return Err(ErrorCode::kCapacity,
+             "prompts of {} x {} tokens have {:.0f} attention weights, more than {:.0f} are not "
+             "kept; use shorter ones (--prompt-tokens) or fewer (-B)",
+             sizes.batch, sizes.prompt, weights, kMost);
+}
+
 Status CheckVerdicts(const std::vector<InvariantResult>& invariants) {
   const auto failed = std::ranges::count(invariants, Verdict::kFail, &InvariantResult::verdict);
   if (failed == 0) return {};
@@ -111,6 +124,9 @@ Status RunModel(const TraceFlags& flags, const std::vector<TokenId>& given,
   PrepareForTrace(sizes.batch, sizes.prompt, config);
   LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Load(config));
   const Model& model = engine->model();
+  if (flags.values || flags.invariants) {
+    LUCID_RETURN_IF_ERROR(CheckWeightsKept(model.config, sizes));
+  }
   std::vector<std::vector<TokenId>> prompts =
       flags.given() ? std::vector(static_cast<size_t>(sizes.batch), given)
                     : MadeUpPrompts(sizes.batch, sizes.prompt, model.config.vocab_size);

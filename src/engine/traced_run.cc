@@ -25,7 +25,8 @@ class Tee final : public Observer {
 void PrepareForTrace(int64_t prompts, int64_t tokens, EngineConfig& config) {
   config.prefix_sharing = false;
   config.n_parallel = static_cast<int32_t>(std::max<int64_t>(prompts, config.n_parallel));
-  config.batch = std::max(config.batch, prompts * tokens);
+  constexpr int64_t kMostInStep = 65536;  // longer prefills take several steps
+  config.batch = std::max(config.batch, std::min(prompts * tokens, kMostInStep));
 }
 
 Status RunObserved(Engine& engine, std::span<const std::vector<TokenId>> prompts,
