@@ -5,11 +5,13 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 
 import e2e
-from e2e import ROOT, STORIES, Case
+from e2e import ROOT, SHARED, STORIES, Case
 
 CONFIGS = ROOT / "tests" / "data" / "configs"
+STORED = []  # models of the user's store, where they are; set below, before the tests run
 
 
 class Account(Case):
@@ -111,6 +113,26 @@ class Account(Case):
         self.assertNotIn("https://", page)
         self.assertIn("sliding window", page)
 
+    def check_memory(self, model, percent, least):
+        """What lucid run has at its peak, with a whole context, is what account foresees: within `percent`, or `least` bytes."""
+        context = 512
+        self.ok("run", "-m", model, "--raw", "-p", "hello", "-n", 1)  # packs the weights, for the next start
+        foreseen = self.json(model, "-c", context, "--prompt", 32, "--hardware", "h100", "--phase", "decode")["memory"]["resident"]
+        child = subprocess.Popen([e2e.LUCID, "run", "-m", str(model), "-c", str(context), "--raw", "--ignore-eos", "--temp", "0",
+                                  "-p", "hello " * 31], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(child.returncode, 0)
+        peak = usage.ru_maxrss * 1024
+        self.assertLess(abs(peak - foreseen), max(peak * percent / 100, least), (model, peak, foreseen))
+
+    def test_memory_of_a_process(self):
+        # Of a model this small nearly all is the program: libraries, tables, what the allocator keeps.
+        self.check_memory(SHARED / "fixtures" / "gguf" / "models" / "stories_llama.q4_0.gguf", 0, 6e6)
+        for model in STORED:
+            with self.subTest(model):
+                self.check_memory(model, 2, 0)
+
     def test_refusals(self):
         gpt2 = CONFIGS / "gpt2.json"
         self.refuses("longer than the 1024 positions", "account", gpt2, "-c", 2048)
@@ -133,4 +155,7 @@ class Account(Case):
 
 
 if __name__ == "__main__":
+    listed = e2e.run("models", "--json")
+    if listed.code == 0:
+        STORED = [m["path"] for m in listed.json() if m["name"] in ("smollm2", "gemma3-270m")]
     e2e.main()

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "account/kernel_speed.h"
 #include "account/peak_source.h"
 
 namespace lucid {
@@ -97,6 +98,42 @@ TEST(PeakSource, TakesWhatIsStored) {
   EXPECT_EQ(peaks.disturbance(), 0.25);
   EXPECT_EQ(peaks.Read(1100, 7).value().bytes_per_second, 5e9);
   EXPECT_EQ(peaks.Arithmetic(7, Factors::kFloat32).unit, "float32 x");
+}
+
+KernelSpeed StoredKernels(double rate, std::string_view build) {
+  return {.weights = "Q4_K",
+          .numerics = "default",
+          .threads = 3,
+          .isa = std::string((*SelectTables(""))[0]->isa),
+          .build = std::string(build),
+          .stream_bytes_per_second = rate,
+          .cached_bytes_per_second = rate,
+          .macs_per_second = rate,
+          .attention_macs_per_second = rate,
+          .token_attention_macs_per_second = rate,
+          .activation_bytes_per_second = rate,
+          .op_seconds = 1e-6};
+}
+
+TEST(PeakSource, TakesKernelsOfThisBuildOnly) {
+  Machine machine;
+  machine.kernels = {StoredKernels(1e9, "another"), StoredKernels(2e9, KernelBuild())};
+  machine.reads = {{1000, 3, true, 5e9, 4e9, "loop"}};
+  machine.peaks = {{"int8", "x", 3, 3e9}};
+  PeakSource peaks(machine, "", [](const std::string& message) { FAIL() << message; });
+  EXPECT_EQ(peaks.Kernels(DType::kQ4_K, Numerics::kDefault, "", 3)->stream_bytes_per_second, 2e9);
+  // Of a model: the types that most of its weights have; a tied embedding is the output matrix.
+  const std::vector<LedgerWeight> weights = {
+      {.name = "token_embd", .part = Part::kEmbedding, .dtype = DType::kQ4_K, .bytes = 500},
+      {.name = "blk.0.ffn_up", .part = Part::kFfn, .dtype = DType::kQ4_K, .bytes = 500},
+      {.name = "blk.0.attn_norm", .part = Part::kNorm, .dtype = DType::kF32, .bytes = 100},
+      {.name = "blk.0.few", .part = Part::kFfn, .dtype = DType::kQ6_K, .bytes = 10}};
+  const Hardware hardware = peaks.MachineFor(weights, 1000, Numerics::kDefault, "", 3).value();
+  ASSERT_EQ(hardware.kernels.size(), 1u);
+  EXPECT_EQ(hardware.kernels[0].weights, "Q4_K");
+  EXPECT_EQ(hardware.bytes_per_second, 5e9);
+  EXPECT_TRUE(peaks.ThisMachine(3, 1000, false)->kernels.empty());
+  EXPECT_FALSE(peaks.Kernels(DType::kQ4_K, Numerics::kDefault, "abacus", 3).has_value());
 }
 
 }  // namespace

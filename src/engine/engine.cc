@@ -5,10 +5,12 @@
 #include <cmath>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "base/mmap_file.h"
 #include "base/topology.h"
 #include "engine/fingerprint.h"
 #include "engine/footprint.h"
@@ -66,6 +68,22 @@ PoolCounts SwapBlocks(const KvLayout& layout, const PoolCounts& blocks, int64_t 
 // The longest sequence that the pools hold when nobody else is there.
 int64_t LongestSequence(const KvLayout& layout, const PoolCounts& blocks, int64_t context) {
   return LargestCount(context, [&](int64_t n) { return Fits(LeastBlocks(layout, n, n), blocks); });
+}
+
+// Gives back the pages of weights that keys and fingerprints have looked into: a few bytes of every
+// tensor map sixteen pages each, and kernels read most weights in their packed form.
+void ReleaseLookedAt(const Checkpoint& checkpoint) {
+  std::vector<std::pair<const std::byte*, const std::byte*>> spans(checkpoint.files().size());
+  for (const TensorEntry& entry : checkpoint.tensors()) {
+    const std::byte* const begin = entry.tensor.data;
+    const std::byte* const end = begin + entry.tensor.bytes();
+    auto& [first, last] = spans[static_cast<size_t>(entry.shard)];
+    first = first == nullptr ? begin : std::min(first, begin);
+    last = std::max(last, end);
+  }
+  for (const auto& [first, last] : spans) {
+    if (first != nullptr) ReleaseMappedPages(first, static_cast<size_t>(last - first));
+  }
 }
 
 }  // namespace
@@ -149,6 +167,7 @@ Status Engine::Impl::StartRunner() {
   LUCID_ASSIGN_OR_RETURN(cache, KvCache::Create(layout, cache_options, runner->kv()));
   capacity = LongestSequence(layout, options.kv_blocks, context);
   fingerprint = CacheFingerprint(model, *runner);
+  ReleaseLookedAt(*model.checkpoint);
 
   SchedulerOptions scheduling;
   scheduling.max_step_tokens = options.max_tokens;

@@ -354,6 +354,17 @@ ProfiledPhase Summarise(const Record& record, const Runner& runner, const Hardwa
   return phase;
 }
 
+// What a memory gives changes from hour to hour on machines that have other guests: a prediction
+// that is to be compared with a run takes what is measured beside it, not what is stored.
+PeakSource FiguresOfNow(const PeakSource::Say& say) {
+  const Result<Machine> stored = LoadMachine(MachinePath());
+  Machine machine = stored && IsThisMachine(*stored) ? *stored : Machine{};
+  machine.measured_at.clear();
+  machine.reads.clear();
+  machine.kernels.clear();
+  return {std::move(machine), "", say, MachinePath()};
+}
+
 }  // namespace
 
 double ProfiledPhase::predicted_seconds() const {
@@ -391,7 +402,7 @@ Result<Profile> MakeProfile(Engine& engine, const ProfileOptions& options) {
   Driver driver(engine, options);
   Profile profile;
   // Before the model runs: measuring takes memory and caches.
-  PeakSource source = PeakSource::Open(options.say);
+  PeakSource source = FiguresOfNow(options.say);
   const Model& model = engine.model();
   LUCID_ASSIGN_OR_RETURN(
       profile.hardware,

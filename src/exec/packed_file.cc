@@ -195,6 +195,8 @@ Result<MmapFile> OpenPackedFile(const std::string& path, const PackKey& key, siz
 Status CheckImage(const MmapFile& file, ThreadPool& pool, bool anyway) {
   Header header{};
   std::memcpy(&header, file.bytes().data(), sizeof(header));
+  // The system may have mapped a whole huge page for it, of memory that nobody reads again.
+  ReleaseMappedPages(file.bytes().data(), kImageOffset);
   if (!anyway && IsNoted(file.path(), header)) return {};
   const std::span<const std::byte> image = file.bytes().subspan(kImageOffset);
   std::vector<uint64_t> parts(PartsOf(image.size()));

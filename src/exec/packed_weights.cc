@@ -213,10 +213,10 @@ bool SamplesFit(const std::vector<Matrix>& matrices, ThreadPool& pool, const std
   return fits;
 }
 
-// The whole file, on all threads. kIo if it cannot be read.
+// The whole image, on all threads. kIo if it cannot be read.
 Status Populate(const MmapFile& file, ThreadPool& pool) {
   constexpr size_t kPart = size_t{32} << 20;
-  const std::span<const std::byte> bytes = file.bytes();
+  const std::span<const std::byte> bytes = file.bytes().subspan(kImageOffset);
   // What there is no memory for is read when it is used.
   if (const int64_t most = AvailableMemory(); most > 0 && std::ssize(bytes) > most) return {};
   std::atomic<size_t> next{0};
