@@ -116,7 +116,7 @@ class Account(Case):
     def check_memory(self, model, percent, least):
         """What lucid run has at its peak, with a whole context, is what account foresees: within `percent`, or `least` bytes."""
         context = 512
-        self.ok("run", "-m", model, "--raw", "-p", "hello", "-n", 1)  # packs the weights, for the next start
+        self.ok("pack", model)  # or the peak would be that of packing
         foreseen = self.json(model, "-c", context, "--prompt", 32, "--hardware", "h100", "--phase", "decode")["memory"]["resident"]
         child = subprocess.Popen([e2e.LUCID, "run", "-m", str(model), "-c", str(context), "--raw", "--ignore-eos", "--temp", "0",
                                   "-p", "hello " * 31], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
