@@ -19,7 +19,8 @@ struct EnvVariable {
 
 std::span<const EnvVariable> EnvVariables();
 
-// The value of a variable of the table, or nullopt where it is unset or empty.
+// The value of a variable of the table, where "NAME_..." stands for all that begin with NAME_, or
+// nullopt where it is unset or empty.
 std::optional<std::string> Env(std::string_view name);
 
 // True for any value but "0", "false", "no" and "off".

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <utility>
+
+#include "base/env.h"
 
 namespace lucid::cli {
 namespace {
@@ -100,8 +101,7 @@ std::optional<std::string> NamedFile(const std::string& prefix,
     if (given[i].starts_with(std::string(kFlag) + "=")) file = given[i].substr(kFlag.size() + 1);
   }
   if (file) return file;
-  const char* named = std::getenv((prefix + "CONFIG").c_str());
-  return named != nullptr && *named != 0 ? std::optional<std::string>(named) : std::nullopt;
+  return Env(prefix + "CONFIG");
 }
 
 // "LUCID_SERVE_API_KEY" for --api-key.
@@ -137,9 +137,9 @@ Result<std::vector<std::string>> SettingsBefore(const CLI::App& command, const s
     for (const std::string& flag : option->get_lnames()) {
       if (flag == "config" || flag == "help") continue;
       const std::string variable = VariableOf(prefix, flag);
-      const char* value = std::getenv(variable.c_str());
-      if (value == nullptr || *value == 0) continue;
-      LUCID_RETURN_IF_ERROR(Append(*option, value, variable, arguments));
+      const std::optional<std::string> value = Env(variable);
+      if (!value) continue;
+      LUCID_RETURN_IF_ERROR(Append(*option, *value, variable, arguments));
     }
   }
   return arguments;
