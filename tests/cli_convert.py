@@ -82,6 +82,8 @@ class Command(Convert):
         self.assertIn("note: the folder holds no tokenizer.json", ran.err)
         self.assertIn("note: llama.cpp lets all layers", ran.err)
         self.assertNotIn("note", ran.out)
+        longrope = self.ok("convert", MODELS / "phi3_longrope", "-o", self.folder / "long.gguf").err
+        self.assertIn("note: llama.cpp takes LongRoPE's long factors where the context is larger than", longrope)
 
     def test_a_setting_that_gguf_lacks_is_named(self):
         err = self.fails(1, "convert", MODELS / "opt", "-o", self.folder / "m.gguf")

@@ -53,6 +53,29 @@ class Commands(Case):
         self.assertIn("no-such-model", self.fails(1, "show", "no-such-model"))
         self.assertIn("lucid show MODEL", self.fails(2, "show"))
 
+    def test_show_says_why_a_model_cannot_be_run(self):
+        with tempfile.TemporaryDirectory(prefix="lucid-show-") as folder:
+            folder = pathlib.Path(folder)
+            for path in STORIES.iterdir():
+                if path.name != "config.json":
+                    (folder / path.name).symlink_to(path)
+            config = json.loads((STORIES / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+            self.assertRegex(self.ok("show", folder).out, r"cannot be run .*tensor model\.layers\.1\..* is in the file, but nothing")
+            self.assertIn("is in the file", self.fails(1, "run", "-m", folder, "-p", "a"))
+            self.assertIn("name the folder", self.fails(1, "convert", folder / "config.json", "-o", folder / "m.gguf"))
+
+    def test_rope_flags(self):
+        show = lambda *flags: self.ok("show", STORIES, *flags).out
+        self.assertRegex(show("--rope-scaling", "ntk", "--rope-scale", 4), r"positions .*, ntk by 4\n")
+        # What llama.cpp's scripts pass for "as the model says".
+        self.assertEqual(show(), show("--yarn-ext-factor", -1, "--yarn-attn-factor", -1, "--yarn-orig-ctx", 0, "--yarn-beta-fast", -1))
+        for value in ("0", "-5", "abc", "nan", "inf"):
+            self.assertIn(f"'{value}' is not a positive number", self.fails(2, "show", STORIES, f"--rope-freq-base={value}"))
+        yarn = ("--rope-scaling", "yarn", "--rope-scale", 4)
+        self.assertIn("betas 8 and 1, ext factor 0.5", show(*yarn, "--yarn-beta-fast", 8, "--yarn-ext-factor", 0.5))
+        self.assertIn("--yarn-beta-fast must be above", self.fails(1, "show", STORIES, *yarn, "--yarn-beta-fast", 0.5))
+
     def test_tokenize_and_detokenize(self):
         prompt = e2e.reference()["prompts"][0]
         ids = ",".join(map(str, prompt["ids"]))

@@ -121,6 +121,7 @@ class Plan(e2e.Case):
         self.assertNotIn("logits", [op["name"] for op in traced["ops"]])
         self.assertRegex(self.fails(1, "plan", STORIES, "--trace-back", "blk.0.atn"),
                          "no op is called 'blk.0.atn'; these are like it: blk.0.attn, ")
+        self.assertIn("the name of an op", self.fails(2, "plan", STORIES, "--trace-back", ""))
         self.assertIn("only in decode", self.fails(1, "plan", DEEPSEEK, "--trace-back", "blk.0.attn"))
 
     def test_config_alone(self):

@@ -81,6 +81,11 @@ def compare_safetensors(binary, folder):
         check(shown["metadata"].get(key) == value, f"{folder}: metadata {key}")
     architecture = shown["hyperparameters"]["architecture"]
     check(architecture == config["architectures"][0], f"{folder}: architecture")
+    check("cannot_be_run" not in shown, f"{folder}: is a model that runs")
+    # What earlier versions stored beside weights, or stands there twice.
+    masks = {name for name in tensors if name.endswith((".attn.bias", ".attn.masked_bias"))}
+    passed_over = {name for names in shown["passed_over"].values() for name in names}
+    check(masks <= passed_over <= masks | {"lm_head.weight"}, f"{folder}: passed over {passed_over}")
     compare_totals(shown, folder)
 
 
@@ -96,6 +101,7 @@ def compare_gguf(binary, path):
     check(hyper["n_layers"] == shown["metadata"][f"{arch}.block_count"], f"{path}: n_layers")
     check(hyper["dim"] == shown["metadata"][f"{arch}.embedding_length"], f"{path}: dim")
     check(len(shown["positions"]) >= 1, f"{path}: how positions are known")
+    check("cannot_be_run" not in shown, f"{path}: is a model that runs")
     end = max(tensor["offset"] + tensor["bytes"] for tensor in shown["tensors"])
     check(0 <= os.path.getsize(path) - end < 32, f"{path}: the last tensor ends where the file does")
     compare_totals(shown, path)

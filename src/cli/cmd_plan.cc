@@ -96,9 +96,13 @@ void AddPlanCommand(CLI::App& root, CommandContext& context) {
                    "text, json, dot (Graphviz), mermaid, or html: one page that needs no other")
       ->check(CLI::IsMember({"text", "json", "dot", "mermaid", "html"}))
       ->capture_default_str();
-  command->add_option("--trace-back", flags->trace_back,
-                      "only what this op or value depends on, from it backwards: logits, "
-                      "blk.0.attn, ...");
+  command
+      ->add_option("--trace-back", flags->trace_back,
+                   "only what this op or value depends on, from it backwards: logits, "
+                   "blk.0.attn, ...")
+      ->check([](const std::string& name) {
+        return name.empty() ? "wants the name of an op or value" : std::string();
+      });
   command->add_flag("--full", flags->full, "every layer by itself, not equal ones as one");
   command
       ->add_option("--layers", flags->layers,

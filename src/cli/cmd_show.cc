@@ -95,6 +95,13 @@ void PrintSummary(const ShowReport& report) {
   fmt::print("parameters       {}\n", Grouped(static_cast<uint64_t>(report.n_params)));
   fmt::print("bits per weight  {:.3f}\n", report.bits_per_weight());
   for (const std::string& line : report.positions) fmt::print("positions        {}\n", line);
+  for (const auto& [reason, names] : report.passed_over) {
+    const std::string more = names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1);
+    fmt::print("passed over      {}{}: {}\n", Printable(names.front(), kShortText), more, reason);
+  }
+  if (!report.refusal.empty()) {
+    fmt::print("cannot be run    {}\n", Printable(report.refusal, std::string::npos));
+  }
 }
 
 void PrintValues(std::string_view title, std::span<const ShowValue> values, bool full) {
@@ -181,6 +188,8 @@ void PrintJson(const ShowReport& report) {
   if (checkpoint.format() == Checkpoint::Format::kGguf) out["metadata_types"] = std::move(types);
   out["hyperparameters"] = ObjectOf(report.hyperparameters, &ShowValue::value);
   out["positions"] = report.positions;
+  out["passed_over"] = report.passed_over;
+  if (!report.refusal.empty()) out["cannot_be_run"] = report.refusal;
   out["tensors"] = TensorsJson(checkpoint);
   out["types"] = Json::object();
   for (const auto& [type, totals] : report.types) {

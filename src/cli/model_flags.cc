@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "base/env.h"
@@ -89,43 +90,78 @@ void AddBackendFlags(CLI::App& command, ModelFlags& flags) {
                    "pack)");
 }
 
+namespace {
+
+// CLI11's own checks print ranges of 309 digits, and call a word a number out of range.
+CLI::Validator Number(bool (*good)(double), std::string_view wanted) {
+  const auto check = [good, wanted](std::string& text) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool number = error == std::errc() && stop == text.data() + text.size();
+    return number && good(value) ? std::string() : fmt::format("'{}' is not {}", text, wanted);
+  };
+  return {check, ""};
+}
+
+CLI::Validator Positive() {
+  return Number([](double v) { return v > 0 && std::isfinite(v); }, "a positive number");
+}
+
+// llama.cpp's words for "as the model says" are `none`.
+CLI::Validator PositiveOr(double none) {
+  return none == 0 ? Number([](double v) { return v >= 0 && std::isfinite(v); },
+                            "a positive number (or 0: as the model says)")
+                   : Number([](double v) { return (v > 0 && std::isfinite(v)) || v == -1; },
+                            "a positive number (or -1: as the model says)");
+}
+
+}  // namespace
+
 void AddRopeFlags(CLI::App& command, RopeOverrides& rope) {
   // By name, since CLI11 would print the numbers of an enum.
   const std::map<std::string, RopeSpec::Scaling> kinds = {{"none", RopeSpec::Scaling::kNone},
                                                           {"linear", RopeSpec::Scaling::kLinear},
+                                                          {"ntk", RopeSpec::Scaling::kNtk},
                                                           {"yarn", RopeSpec::Scaling::kYarn}};
   command
       .add_option_function<std::string>(
           "--rope-scaling",
           [kinds, &rope](const std::string& name) { rope.scaling = kinds.at(name); },
-          "how rotary positions are stretched: none, linear, yarn; without it, as the model says")
-      ->check(CLI::IsMember({"none", "linear", "yarn"}));
+          "how rotary positions are stretched: none, linear, ntk (theta times scale^(d/(d-2)), "
+          "d dimensions), yarn; without it, as the model says")
+      ->check(CLI::IsMember({"none", "linear", "ntk", "yarn"}));
   command.add_option("--rope-scale", rope.scale, "by which factor the context grows")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   command.add_option("--rope-freq-base", rope.freq_base, "base of the rotary frequencies, theta")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   command.add_option("--rope-freq-scale", rope.freq_scale, "the inverse of --rope-scale")
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   command
       .add_option("--yarn-orig-ctx", rope.yarn_orig_ctx,
-                  "yarn: the context before stretching; without it, what the model was trained for")
-      ->check(CLI::PositiveNumber);
+                  "yarn: the context before stretching; without it (or 0), what the model was "
+                  "trained for")
+      ->check(PositiveOr(0));
   command
       .add_option("--yarn-ext-factor", rope.yarn_ext_factor,
-                  "yarn: weight of the frequencies that stay, 0 (none: linear) to 1")
-      ->check(CLI::Range(0.0, 1.0));
+                  "yarn: weight of the frequencies that stay, 0 (none: linear) to 1; -1: as the "
+                  "model says")
+      ->check(Number([](double v) { return (v >= 0 && v <= 1) || v == -1; },
+                     "a number from 0 to 1 (or -1: as the model says)"));
   command
       .add_option("--yarn-attn-factor", rope.yarn_attn_factor,
-                  "yarn: times the factor of cosines and sines")
-      ->check(CLI::NonNegativeNumber);
+                  "yarn: times the factor of cosines and sines; -1: as the model says")
+      ->check(Number([](double v) { return (v >= 0 && std::isfinite(v)) || v == -1; },
+                     "a number of 0 or more (or -1: as the model says)"));
   command
       .add_option("--yarn-beta-slow", rope.yarn_beta_slow,
-                  "yarn: frequencies of fewer turns in the original context are stretched")
-      ->check(CLI::PositiveNumber);
+                  "yarn: frequencies of fewer turns in the original context are stretched; -1: as "
+                  "the model says")
+      ->check(PositiveOr(-1));
   command
       .add_option("--yarn-beta-fast", rope.yarn_beta_fast,
-                  "yarn: frequencies of more turns in the original context stay")
-      ->check(CLI::PositiveNumber);
+                  "yarn: frequencies of more turns in the original context stay; -1: as the model "
+                  "says")
+      ->check(PositiveOr(-1));
 }
 
 void AddPlacementFlags(CLI::App& command, ModelFlags& flags) {

@@ -180,10 +180,15 @@ Result<ShowReport> MakeShowReport(const std::string& path, const RopeOverrides& 
     LUCID_RETURN_IF_ERROR(
         ReadSafetensors(static_cast<const SafetensorsCheckpoint&>(*report.checkpoint), report));
   }
-  // Of an architecture that this build does not have, only the keys above are known.
-  Result<std::vector<std::string>> positions = DescribePositions(path, rope);
-  if (!positions && rope != RopeOverrides()) return tl::unexpected<Error>(positions.error());
-  if (positions) report.positions = *std::move(positions);
+  // Of a model that this build does not run, only the keys above are known.
+  Result<ModelDescription> model = DescribeModel(path, rope);
+  if (!model && rope != RopeOverrides()) return tl::unexpected<Error>(model.error());
+  if (model) {
+    report.positions = std::move(model->positions);
+    for (auto& [name, reason] : model->passed_over) report.passed_over[reason].push_back(name);
+  } else {
+    report.refusal = model.error().message;
+  }
   for (const TensorEntry& entry : report.checkpoint->tensors()) {
     TypeTotals& totals = report.types[entry.tensor.dtype];
     ++totals.tensors;

@@ -35,6 +35,9 @@ struct ShowReport {
   std::vector<ShowValue> metadata;  // in file order; for safetensors config.json and "__metadata__"
   std::vector<ShowValue> hyperparameters;  // only those that the file states or implies
   std::vector<std::string> positions;      // how the model knows them, a line for each way
+  // Tensors that nothing of the model reads, by what they are.
+  std::map<std::string, std::vector<std::string>> passed_over;
+  std::string refusal;  // why this build cannot run the model; empty where it can
   std::map<DType, TypeTotals> types;
   int64_t n_params = 0;
   int64_t tensor_bytes = 0;

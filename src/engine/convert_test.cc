@@ -14,6 +14,7 @@
 #include "engine/engine_test_util.h"
 #include "engine/tokenizer_export.h"
 #include "format/gguf.h"
+#include "format/safetensors.h"
 #include "format/test_util.h"
 
 namespace lucid {
@@ -62,13 +63,32 @@ const std::map<std::string, Unsayable>& Unsayables() {
   return *kMap;
 }
 
-// A copy of a folder with a changed config.json; weights and tokenizer are links.
+// The tensors of a folder but for those of the layers from `n_layers` on.
+void WriteFewerLayers(const std::string& from, int64_t n_layers, const std::string& to) {
+  const auto checkpoint = SafetensorsCheckpoint::Open(from).value();
+  constexpr std::string_view kLayers = "model.layers.";
+  std::vector<SafetensorsTensor> kept;
+  for (const TensorEntry& entry : checkpoint->tensors()) {
+    if (entry.name.starts_with(kLayers) &&
+        std::stoll(entry.name.substr(kLayers.size())) >= n_layers) {
+      continue;
+    }
+    kept.push_back({entry.name, entry.tensor});
+  }
+  ASSERT_TRUE(WriteSafetensors(to, kept).has_value());
+}
+
+// A copy of a folder with a changed config.json; weights and tokenizer are links. Of fewer layers
+// the weights are a copy, too: tensors that nothing reads are refused.
 void CopyFolder(const std::string& from, const Json& change, const std::string& to) {
   fs::create_directories(to);
+  const bool shorter = !change.is_null() && change.contains("num_hidden_layers");
   for (const auto& entry : fs::directory_iterator(from)) {
     const std::string name = entry.path().filename();
-    if (name != "config.json") fs::create_symlink(entry.path(), fs::path(to) / name);
+    if (name == "config.json" || (shorter && name == "model.safetensors")) continue;
+    fs::create_symlink(entry.path(), fs::path(to) / name);
   }
+  if (shorter) WriteFewerLayers(from, change["num_hidden_layers"], to + "/model.safetensors");
   Json config = Json::parse(std::ifstream(from + "/config.json"));
   if (!change.is_null()) config.update(change);
   std::ofstream(to + "/config.json") << config.dump();

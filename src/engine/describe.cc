@@ -3,17 +3,18 @@
 #include <utility>
 
 #include "exec/packed_weights.h"
-#include "format/checkpoint.h"
 #include "models/load.h"
 #include "models/outline.h"
 
 namespace lucid {
 
-Result<std::vector<std::string>> DescribePositions(const std::string& path,
-                                                   const RopeOverrides& rope) {
-  LUCID_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(path));
-  LUCID_ASSIGN_OR_RETURN(const ArchAndConfig read, ReadModelConfig(*checkpoint, rope));
-  return DescribePositions(read.config);
+Result<ModelDescription> DescribeModel(const std::string& path, const RopeOverrides& rope) {
+  LUCID_ASSIGN_OR_RETURN(const Model model, LoadModel(path, rope, Contents::kNone));
+  ModelDescription described{.positions = DescribePositions(model.config), .passed_over = {}};
+  for (const SpareTensor& spare : model.weights.passed_over()) {
+    described.passed_over.emplace_back(spare.name, spare.reason);
+  }
+  return described;
 }
 
 Result<PlanDescription> DescribePlan(const std::string& path, const std::string& type,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -12,10 +13,14 @@
 
 namespace lucid {
 
-// How the model at `path` knows positions, a line for each way ("rope, theta 10000, 64
-// dimensions"). Errors as LoadModel: an architecture that this build does not have is one.
-Result<std::vector<std::string>> DescribePositions(const std::string& path,
-                                                   const RopeOverrides& rope);
+struct ModelDescription {
+  std::vector<std::string> positions;  // how it knows them: "rope, theta 10000, 64 dimensions"
+  // Tensors that no weight is made of, and what they are ("a mask of earlier versions").
+  std::vector<std::pair<std::string, std::string>> passed_over;
+};
+
+// The model at `path`. Errors as LoadModel: an architecture that this build does not have is one.
+Result<ModelDescription> DescribeModel(const std::string& path, const RopeOverrides& rope);
 
 struct PlanDescription {
   Plan plan;

@@ -177,15 +177,14 @@ Status Engine::Impl::StartRunner() {
   scheduling.chunk = config.chunk > 0 ? std::min(config.chunk, config.batch) : config.batch;
   scheduling.itl_target_seconds = config.itl_target_ms / 1e3;
   scheduling.preemption = config.preemption;
-  loop = std::make_unique<EngineLoop>(
-      LoopParts{.config = &config,
-                .tokenizer = text.tokenizer.get(),
-                .runner = runner.get(),
-                .cache = cache.get(),
-                .rotations = KeyRotations(runner->plan(), model.weights),
-                .length_rope = LengthDependentRope(model.config),
-                .fingerprint = fingerprint},
-      scheduling);
+  loop = std::make_unique<EngineLoop>(LoopParts{.config = &config,
+                                                .tokenizer = text.tokenizer.get(),
+                                                .runner = runner.get(),
+                                                .cache = cache.get(),
+                                                .rotations = KeyRotations(runner->plan()),
+                                                .length_rope = LengthDependentRope(model.config),
+                                                .fingerprint = fingerprint},
+                                      scheduling);
   return {};
 }
 

@@ -119,8 +119,8 @@ TEST(PositionsTest, ScalingByHandIsThatOfTheFile) {
 TEST(PositionsTest, AreDescribed) {
   LUCID_NEEDS_MODELS();
   const auto describe = [](const char* model, const RopeOverrides& rope = {}) {
-    const auto lines = DescribePositions(kModels + model, rope);
-    return lines ? *lines : std::vector<std::string>{lines.error().message};
+    const auto described = DescribeModel(kModels + model, rope);
+    return described ? described->positions : std::vector<std::string>{described.error().message};
   };
   EXPECT_THAT(describe("gpt2"), ElementsAre("learned, 128 positions"));
   EXPECT_THAT(describe("bloom"), ElementsAre("ALiBi, largest bias 8"));

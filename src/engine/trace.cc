@@ -65,7 +65,7 @@ void TraceRecorder::AfterOp(const ObservedOp& observed) {
   }
   for (const Value v : observed.op.outputs) traced.outputs.push_back(operand("out", v));
   traced.idle = !HasWork(observed.op, work);
-  traced.cost = Info(observed.op.kind).cost(observed.plan, observed.op, work);
+  traced.cost = ExecutedCost(observed, work);
   traced.nanoseconds = observed.nanoseconds;
   ops_.push_back(std::move(traced));
 }

@@ -330,11 +330,8 @@ class ArgsMaker {
             .scale = attrs.scale};
   }
 
-  const float* RopeTable(const RopeSpec& spec, Value factors, int64_t length = 0) {
-    std::span<const float> divisors;
-    if (factors.present())
-      divisors = {c_.weights[factors].f32(), static_cast<size_t>(spec.rotary_dim / 2)};
-    return Table(InverseFrequencies(spec, length, divisors));
+  const float* RopeTable(const RopeSpec& spec, int64_t length = 0) {
+    return Table(InverseFrequencies(spec, length));
   }
 
   // Frequencies that depend on the sequence's length are those of `original_context` up to there.
@@ -342,13 +339,13 @@ class ArgsMaker {
     if (!spec.by_length()) return {};
     const auto limit = static_cast<int32_t>(spec.original_context);
     if (spec.scaling == RopeSpec::Scaling::kDynamic) return {limit, nullptr, spec.factor};
-    return {limit, RopeTable(spec, {}, int64_t{limit} + 1), 1.0};
+    return {limit, RopeTable(spec, int64_t{limit} + 1), 1.0};
   }
 
-  RopeArgs RopeOf(const RopeAttrs& attrs, Value factors, Value x, Value y) {
+  RopeArgs RopeOf(const RopeAttrs& attrs, Value x, Value y) {
     return {.x = Ptr(x),
             .y = Ptr(y),
-            .inv_freq = RopeTable(attrs.spec, factors),
+            .inv_freq = RopeTable(attrs.spec),
             .n_heads = Width(x) / attrs.head_dim,
             .head_dim = attrs.head_dim,
             .first = attrs.first,
@@ -359,7 +356,7 @@ class ArgsMaker {
   }
 
   RopeArgs Rope(const Op& op) {
-    return RopeOf(std::get<RopeAttrs>(op.attrs), op.inputs[2], op.inputs[0], op.outputs[0]);
+    return RopeOf(std::get<RopeAttrs>(op.attrs), op.inputs[0], op.outputs[0]);
   }
 
   NormRopeArgs NormRope(const Op& op) {
@@ -372,7 +369,7 @@ class ArgsMaker {
                  .dim = attrs.norm.dim,
                  .eps = attrs.norm.eps,
                  .rows = RowAxis::kTokens};
-    args.rope = RopeOf(attrs.rope, op.inputs[3], op.inputs[0], op.outputs[0]);
+    args.rope = RopeOf(attrs.rope, op.inputs[0], op.outputs[0]);
     return args;
   }
 

@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "kv/eviction.h"
-#include "models/weights.h"
 #include "plan/plan.h"
 
 namespace lucid {
 
 // By KV layer: the rotation that its keys last went through before they were stored; empty where
 // there was none. `plan` may be fused or not.
-std::vector<KeyRotation> KeyRotations(const Plan& plan, const Weights& weights);
+std::vector<KeyRotation> KeyRotations(const Plan& plan);
 
 }  // namespace lucid

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "kernels/args.h"
+#include "plan/op_table.h"
 #include "plan/plan.h"
 
 namespace lucid {
@@ -23,6 +25,12 @@ struct ObservedOp {
 
   std::span<const float> Read(Value v) const { return read(runner, v); }
 };
+
+// How many experts the step read the matrices of; nothing for ops that read none.
+std::optional<int64_t> TouchedExperts(const ObservedOp& observed);
+
+// What the op cost in this step: the op table's numbers, experts as they were touched.
+Cost ExecutedCost(const ObservedOp& observed, Workload work);
 
 class Observer {
  public:

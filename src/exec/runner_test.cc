@@ -157,7 +157,7 @@ TEST_P(Fixture, GreedyContinuationThroughTheCacheMatches) {
 
 TEST_P(Fixture, KeyRotationsAreThoseOfThePlan) {
   for (const Plan& plan : {model_->plan, runner_->plan()}) {
-    const std::vector<KeyRotation> rotations = KeyRotations(plan, model_->weights);
+    const std::vector<KeyRotation> rotations = KeyRotations(plan);
     ASSERT_EQ(rotations.size(), model_->plan.kv_layers.size());
     for (size_t i = 0; i < rotations.size(); ++i) {
       if (model_->config.mla.kv_lora > 0) {

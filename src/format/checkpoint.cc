@@ -39,6 +39,10 @@ Result<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::string& path) {
                path);
   }
   if (head.starts_with("GGUF") || path.ends_with(".gguf")) return Widen(GgufFile::Open(path));
+  if (std::filesystem::path(path).filename() == "config.json") {
+    return Err(ErrorCode::kInvalidArgument,
+               "{}: it has no weights; name the folder that it lies in", path);
+  }
   if (path.ends_with(".safetensors") || path.ends_with(".json") || LooksLikeSafetensors(head)) {
     return Widen(SafetensorsCheckpoint::Open(path));
   }

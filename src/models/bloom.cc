@@ -14,8 +14,9 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "bloom");
   ModelConfig c = ReadGgufCommon(h, "bloom", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluTanh;
+  c.norm_bias = c.qkv_bias = c.attn_out_bias = c.ffn_bias = true;
   c.alibi_max_bias = kMaxBias;
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  SetNoRope(c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -37,7 +38,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   c.alibi_max_bias = kMaxBias;
   c.norm_bias = c.qkv_bias = c.attn_out_bias = c.ffn_bias = true;
   c.residual_from_norm = h.Bool("apply_residual_connection_post_layernorm", false);
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  SetNoRope(c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

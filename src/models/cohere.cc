@@ -14,7 +14,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "command-r");
   ModelConfig c = ReadGgufCommon(h, "cohere", RopeStyle::kInterleaved, NormKind::kLayer);
   c.logit_scale = h.FloatOr("logit_scale", 1.0);
-  if (file.Find("blk.0.attn_q_norm.weight") != nullptr) c.qk_norm = QkNorm::kOwnHeads;
+  if (h.LayersHave({"attn_q_norm.weight", "attn_k_norm.weight"})) c.qk_norm = QkNorm::kOwnHeads;
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -24,16 +25,21 @@ namespace lucid {
 // that change results and that the reader does not know.
 class GgufHparams {
  public:
-  GgufHparams(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
+  GgufHparams(const GgufFile& file, std::string_view prefix);
 
   int64_t Int(std::string_view key);  // required
   int64_t IntOr(std::string_view key, int64_t absent);
   double FloatOr(std::string_view key, double absent);
   double Float(std::string_view key);  // required
+  double PositiveOr(std::string_view key, double absent);
   std::string StringOr(std::string_view key, std::string_view absent);
   bool BoolOr(std::string_view key, bool absent);
-  // The numbers of a float32 tensor; empty if the file lacks it.
-  std::vector<float> Floats(std::string_view tensor);
+  // The `n` numbers of a float32 tensor; empty if the file lacks it.
+  std::vector<float> Floats(std::string_view tensor, int64_t n);
+  // Whether any layer has a tensor of one of these names ("attn_q.bias"). What an architecture may
+  // or may not have is decided so: a layer that then lacks its own is found when weights are
+  // loaded.
+  bool LayersHave(std::initializer_list<std::string_view> names) const;
   bool Has(std::string_view key) const;
   const GgufFile& file() const { return file_; }
   const GgufValue* Get(std::string_view key) const;  // nullptr where absent
@@ -53,12 +59,16 @@ class GgufHparams {
   std::string prefix_;
   std::optional<Error> error_;
   mutable std::set<std::string, std::less<>> asked_;  // without the prefix
+  std::set<std::string_view> layer_tensors_;          // of any layer, without "blk.<i>."
 };
 
 // What GGUF files share: sizes, epsilon, rope with its scaling; biases, learned positions and tied
-// embeddings by the tensors that exist. A norm of kind kLayer reads layer_norm_epsilon.
+// embeddings by the tensors that exist, since no key speaks of them: what an architecture always
+// has is for its own reader to say. A norm of kind kLayer reads layer_norm_epsilon.
 ModelConfig ReadGgufCommon(GgufHparams& h, std::string_view arch, RopeStyle style,
                            NormKind norm = NormKind::kRms);
+// The rotations of the layers that see all positions: rope.* and the tensors of frequencies.
+RopeSpec ReadGgufRope(GgufHparams& h, const ModelConfig& c, RopeStyle style);
 // Which layers have a window: attention.sliding_window_pattern, by layer or as the n of "every n-th
 // layer has none"; `absent` is that n where the file does not say.
 std::vector<bool> ReadGgufSlidingLayers(GgufHparams& h, const ModelConfig& c, int64_t absent);
@@ -71,10 +81,13 @@ void ReadGgufWindows(GgufHparams& h, ModelConfig& c);
 // config class.
 class HfConfigReader {
  public:
-  explicit HfConfigReader(const nlohmann::ordered_json& config) : config_(config) {}
+  // `where`: of an object within config.json, its key, for errors.
+  explicit HfConfigReader(const nlohmann::ordered_json& config, std::string where = {})
+      : config_(config), where_(std::move(where)) {}
 
   int64_t Int(const char* key, int64_t absent);
   double Float(const char* key, double absent);
+  double Positive(const char* key, double absent);
   // Where null means none: 0 for null, the default only for a key that is not there.
   int64_t IntOrNull(const char* key, int64_t absent);
   double FloatOrNull(const char* key, double absent);
@@ -89,6 +102,7 @@ class HfConfigReader {
   // The first of the names that is there, else the first.
   const char* Pick(std::initializer_list<const char*> names) const;
   const nlohmann::ordered_json& json() const { return config_; }
+  std::string Where(const char* key) const;  // "config.json: rope_scaling.factor"
   void Fail(Error error);
   Status status() const;
 
@@ -96,6 +110,7 @@ class HfConfigReader {
   void OnlyJson(const char* key, const nlohmann::ordered_json& value);
 
   const nlohmann::ordered_json& config_;
+  std::string where_;
   std::optional<Error> error_;
 };
 
@@ -123,7 +138,9 @@ ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefau
 // where it is keyed by layer type) or rope_theta, partial_rotary_factor and rope_scaling (before).
 struct HfRopeDefaults {
   double theta = 10000.0;
-  double partial = 1.0;  // of head_dim
+  double partial = 1.0;         // of head_dim
+  int64_t rotary_dim = 0;       // instead, where above 0
+  double original_context = 0;  // 0: max_position_embeddings
   RopeStyle style = RopeStyle::kHalfSplit;
   const char* group = nullptr;
 };
@@ -131,6 +148,8 @@ RopeSpec ReadHfRope(HfConfigReader& h, const ModelConfig& c, const HfRopeDefault
 
 // The same rope and window for every layer.
 void SetLayers(ModelConfig& c, const RopeSpec& rope, int64_t window = 0);
+// No layer rotates.
+void SetNoRope(ModelConfig& c);
 // Which layers have a window: layer_types, where the config names them.
 std::optional<std::vector<bool>> ReadHfSlidingLayers(HfConfigReader& h, const ModelConfig& c);
 // Qwen's switch: use_sliding_window puts sliding_window on the layers from max_window_layers on.

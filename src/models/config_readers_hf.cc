@@ -11,6 +11,10 @@ namespace lucid {
 
 using Json = nlohmann::ordered_json;
 
+std::string HfConfigReader::Where(const char* key) const {
+  return fmt::format("config.json: {}{}{}", where_, where_.empty() ? "" : ".", key);
+}
+
 void HfConfigReader::Fail(Error error) {
   if (!error_) error_ = std::move(error);
 }
@@ -37,7 +41,7 @@ void HfConfigReader::Only(const char* key, const char* value) {
 
 void HfConfigReader::OnlyJson(const char* key, const Json& value) {
   if (!Has(key) || config_[key] == value) return;
-  Fail({ErrorCode::kUnsupported, fmt::format("config.json: {} is {}; only {} is supported", key,
+  Fail({ErrorCode::kUnsupported, fmt::format("{} is {}; only {} is supported", Where(key),
                                              config_[key].dump(), value.dump())});
 }
 
@@ -52,19 +56,26 @@ int64_t HfConfigReader::Int(const char* key, int64_t absent) {
   if (!Has(key)) return absent;
   const Json& v = config_[key];
   if (v.is_number_unsigned() && v.get<uint64_t>() > uint64_t{1} << 62) {
-    Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is out of range", key)});
+    Fail({ErrorCode::kInvalidFile, fmt::format("{} is out of range", Where(key))});
     return absent;
   }
   if (v.is_number_integer()) return v.get<int64_t>();
-  Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not a whole number", key)});
+  Fail({ErrorCode::kInvalidFile, fmt::format("{} is not a whole number", Where(key))});
   return absent;
 }
 
 double HfConfigReader::Float(const char* key, double absent) {
   if (!Has(key)) return absent;
   if (config_[key].is_number()) return config_[key].get<double>();
-  Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not a number", key)});
+  Fail({ErrorCode::kInvalidFile, fmt::format("{} is not a number", Where(key))});
   return absent;
+}
+
+double HfConfigReader::Positive(const char* key, double absent) {
+  const double value = Float(key, absent);
+  if (value > 0 && std::isfinite(value)) return value;
+  Fail({ErrorCode::kInvalidFile, fmt::format("{} is {}, must be positive", Where(key), value)});
+  return 1.0;
 }
 
 int64_t HfConfigReader::IntOrNull(const char* key, int64_t absent) {
@@ -78,14 +89,14 @@ double HfConfigReader::FloatOrNull(const char* key, double absent) {
 bool HfConfigReader::Bool(const char* key, bool absent) {
   if (!Has(key)) return absent;
   if (config_[key].is_boolean()) return config_[key].get<bool>();
-  Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not true or false", key)});
+  Fail({ErrorCode::kInvalidFile, fmt::format("{} is not true or false", Where(key))});
   return absent;
 }
 
 std::string HfConfigReader::String(const char* key, std::string_view absent) {
   if (!Has(key)) return std::string(absent);
   if (config_[key].is_string()) return config_[key].get<std::string>();
-  Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not a string", key)});
+  Fail({ErrorCode::kInvalidFile, fmt::format("{} is not a string", Where(key))});
   return std::string(absent);
 }
 
@@ -151,121 +162,6 @@ ModelConfig ReadHfCommon(HfConfigReader& h, std::string_view arch, const HfDefau
   }
   if (c.n_layers > 0 && c.n_layers <= 4096) c.layers.resize(static_cast<size_t>(c.n_layers));
   return c;
-}
-
-namespace {
-
-std::vector<float> ReadFactors(HfConfigReader& s, const char* key) {
-  std::vector<float> factors;
-  if (s.Has(key) && s.json()[key].is_array()) {
-    for (const Json& factor : s.json()[key]) {
-      if (factor.is_number()) factors.push_back(factor.get<float>());
-    }
-    if (factors.size() == s.json()[key].size()) return factors;
-  }
-  s.Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not a list of numbers", key)});
-  return {};
-}
-
-void ReadYarn(HfConfigReader& s, RopeSpec& rope) {
-  rope.scaling = RopeSpec::Scaling::kYarn;
-  rope.beta_fast = s.Float("beta_fast", 32.0);
-  rope.beta_slow = s.Float("beta_slow", 1.0);
-  rope.truncate = s.Bool("truncate", true);
-  double factor = YarnAttnFactor(rope.factor);
-  // DeepSeek's dialect; one of the two alone changes nothing.
-  const double mscale = s.Float("mscale", 0);
-  const double mscale_all = s.Float("mscale_all_dim", 0);
-  if (mscale != 0 && mscale_all != 0) {
-    factor = YarnAttnFactor(rope.factor, mscale) / YarnAttnFactor(rope.factor, mscale_all);
-  }
-  rope.attn_factor = s.Float("attention_factor", factor);
-}
-
-void ReadLongRope(HfConfigReader& s, RopeSpec& rope) {
-  rope.scaling = RopeSpec::Scaling::kLongRope;
-  rope.short_factors = ReadFactors(s, "short_factor");
-  rope.long_factors = ReadFactors(s, "long_factor");
-  double factor = 1.0;
-  if (rope.factor > 1.0) {
-    factor = std::sqrt(1.0 + std::log(rope.factor) / std::log(rope.original_context));
-  }
-  rope.attn_factor = s.Float("attention_factor", factor);
-}
-
-void ReadScaling(HfConfigReader& h, const ModelConfig& c, const Json& scaling, RopeSpec& rope) {
-  HfConfigReader s(scaling);
-  const std::string type = s.String("rope_type", s.String("type", "default"));
-  const auto trained = static_cast<double>(c.context_length);
-  rope.original_context = s.Float("original_max_position_embeddings",
-                                  h.Float("original_max_position_embeddings", trained));
-  rope.factor = s.Float("factor", 1.0);
-  if (type == "linear") {
-    rope.scaling = RopeSpec::Scaling::kLinear;
-  } else if (type == "dynamic") {
-    rope.scaling = RopeSpec::Scaling::kDynamic;
-    if (s.Has("alpha")) {
-      s.Fail({ErrorCode::kUnsupported,
-              "config.json: rope scaling 'dynamic' with an alpha is not "
-              "supported"});
-    }
-  } else if (type == "yarn") {
-    rope.factor = s.Float("factor", trained / rope.original_context);
-    ReadYarn(s, rope);
-  } else if (type == "llama3") {
-    rope.scaling = RopeSpec::Scaling::kLlama3;
-    rope.factor = s.Float("factor", 8.0);
-    rope.low_freq_factor = s.Float("low_freq_factor", 1.0);
-    rope.high_freq_factor = s.Float("high_freq_factor", 4.0);
-  } else if (type == "longrope" || type == "su") {
-    rope.factor = s.Float("factor", trained / rope.original_context);
-    ReadLongRope(s, rope);
-  } else if (type != "default") {
-    s.Fail({ErrorCode::kUnsupported,
-            fmt::format("config.json: rope scaling '{}' is not supported; supported: default, "
-                        "linear, dynamic, yarn, llama3, longrope",
-                        type)});
-  }
-  if (const Status status = s.status(); !status) h.Fail(status.error());
-}
-
-// The rotated part of a head, under the names that it has had.
-int64_t RotaryDim(HfConfigReader& h, const ModelConfig& c, double absent) {
-  if (h.Has("rotary_dim")) return h.Int("rotary_dim", 0);
-  const double part = h.Float(h.Pick({"partial_rotary_factor", "rotary_pct"}), absent);
-  return part >= 0 && part <= 1 ? static_cast<int64_t>(static_cast<double>(c.head_dim) * part) : -1;
-}
-
-}  // namespace
-
-RopeSpec ReadHfRope(HfConfigReader& h, const ModelConfig& c, const HfRopeDefaults& d) {
-  RopeSpec rope;
-  rope.style = d.style;
-  rope.theta = h.Float(h.Pick({"rope_theta", "rotary_emb_base"}), d.theta);
-  rope.rotary_dim = RotaryDim(h, c, d.partial);
-  const char* key = h.Pick({"rope_parameters", "rope_scaling"});
-  if (!h.Has(key)) return rope;
-  const Json* parameters = &h.json()[key];
-  if (d.group != nullptr && parameters->is_object() && parameters->contains(d.group)) {
-    parameters = &(*parameters)[d.group];
-  }
-  if (!parameters->is_object()) {
-    h.Fail({ErrorCode::kInvalidFile, fmt::format("config.json: {} is not an object", key)});
-    return rope;
-  }
-  for (const auto& [name, member] : parameters->items()) {
-    if (!member.is_object()) continue;
-    h.Fail({ErrorCode::kUnsupported,
-            fmt::format("config.json: {} has {} for some layers, which is not supported for this "
-                        "architecture; only one for all layers is",
-                        key, name)});
-  }
-  HfConfigReader p(*parameters);
-  rope.theta = p.Float("rope_theta", rope.theta);
-  if (p.Has("partial_rotary_factor")) rope.rotary_dim = RotaryDim(p, c, d.partial);
-  if (const Status status = p.status(); !status) h.Fail(status.error());
-  ReadScaling(h, c, *parameters, rope);
-  return rope;
 }
 
 std::optional<std::vector<bool>> ReadHfSlidingLayers(HfConfigReader& h, const ModelConfig& c) {

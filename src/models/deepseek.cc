@@ -26,14 +26,15 @@ void SetLatent(ModelConfig& c, double mscale) {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "deepseek2");
   ModelConfig c = ReadGgufCommon(h, "deepseek2", RopeStyle::kInterleaved);
-  c.n_layers -= h.IntOr("nextn_predict_layers", 0);
+  c.n_unrun_layers = std::clamp<int64_t>(h.IntOr("nextn_predict_layers", 0), 0, 4096);
+  c.n_layers -= c.n_unrun_layers;
   c.layers.resize(static_cast<size_t>(std::clamp<int64_t>(c.n_layers, 0, 4096)));
   c.mla.rope = h.Int("rope.dimension_count");
   // Files whose kv_b is one tensor have the heads' own sizes in the keys without _mla.
   c.mla.nope = h.IntOr("attention.key_length_mla", h.Int("attention.key_length")) - c.mla.rope;
   c.mla.v_dim = h.IntOr("attention.value_length_mla", h.Int("attention.value_length"));
   c.mla.kv_lora = h.Int("attention.kv_lora_rank");
-  const bool q_lora = file.Find("blk.0.attn_q_a.weight") != nullptr;
+  const bool q_lora = h.LayersHave({"attn_q_a.weight", "attn_q_a_norm.weight", "attn_q_b.weight"});
   c.mla.q_lora = q_lora ? h.Int("attention.q_lora_rank") : 0;
   c.mla.norm_eps = c.norm_eps;
   double mscale = 1.0;
@@ -42,7 +43,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
     // The file has 0.1 mscale_all_dim; all published models have mscale the same, so that the
     // factor of cosine and sine is 1.
     mscale = 1.0 + h.FloatOr("rope.scaling.yarn_log_multiplier", 0) * std::log(layer.rope.factor);
-    layer.rope.attn_factor /= YarnAttnFactor(layer.rope.factor);
+    layer.rope.attn_factor /= YarnAttnFactor(layer.rope);
   }
   SetLatent(c, mscale);
   if (c.clip_qkv > 0) {
@@ -75,14 +76,14 @@ void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
   }
 }
 
-double ScoreFactor(HfConfigReader& h) {
+// YaRN's factor of the scores' square root, in DeepSeek's dialect.
+double ScoreFactor(HfConfigReader& h, const RopeSpec& rope) {
   const char* key = h.Pick({"rope_parameters", "rope_scaling"});
   if (!h.Has(key) || !h.json()[key].is_object()) return 1.0;
-  HfConfigReader s(h.json()[key]);
+  HfConfigReader s(h.json()[key], key);
   const double all = s.Float("mscale_all_dim", 0);
-  const double factor = s.Float("factor", 1.0);
   if (const Status status = s.status(); !status) h.Fail(status.error());
-  return all != 0 ? YarnAttnFactor(factor, all) : 1.0;
+  return all != 0 ? YarnAttnFactor(rope.factor, all) : 1.0;
 }
 
 // The parts of config.json that V2 and V3 share.
@@ -102,8 +103,9 @@ void ReadLatent(HfConfigReader& h, RopeStyle style, ModelConfig& c) {
   c.mla.v_dim = h.Int("v_head_dim", 128);
   c.mla.norm_eps = 1e-6;  // whatever rms_norm_eps says
   c.head_dim = c.mla.rope;
-  SetLayers(c, ReadHfRope(h, c, {.style = style}));
-  SetLatent(c, ScoreFactor(h));
+  const RopeSpec rope = ReadHfRope(h, c, {.style = style});
+  SetLayers(c, rope);
+  SetLatent(c, ScoreFactor(h, rope));
 }
 
 Result<ModelConfig> V2FromHf(const nlohmann::ordered_json& config) {
@@ -147,6 +149,7 @@ Result<ModelConfig> V3FromHf(const nlohmann::ordered_json& config) {
                                 .num_key_value_heads = 128,
                                 .vocab_size = 129280,
                                 .max_position_embeddings = 4096});
+  c.n_unrun_layers = h.Int("num_nextn_predict_layers", 0);
   ReadLatent(h, h.Bool("rope_interleave", true) ? RopeStyle::kInterleaved : RopeStyle::kHalfSplit,
              c);
   h.Only("moe_layer_freq", 1.0);

@@ -16,7 +16,8 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ModelConfig c = ReadGgufCommon(h, "falcon", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluErf;
   c.parallel_block = true;
-  c.shared_norm = file.Find("blk.0.attn_norm_2.weight") == nullptr;
+  c.norm_bias = true;
+  c.shared_norm = !h.LayersHave({"attn_norm_2.weight", "attn_norm_2.bias"});
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -47,7 +48,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
     // is the reference, the mask brings it a second time; in its fused one it does not.
     c.alibi_max_bias = 8.0;
     c.alibi_factor = 2.0 * c.attn_scale;
-    for (LayerConfig& layer : c.layers) layer.use_rope = false;
+    SetNoRope(c);
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;

@@ -40,10 +40,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kGemma = {
@@ -54,7 +50,7 @@ extern const ArchSpec kGemma = {
     .from_hf = FromHf,
     .hf_names = {names::kPreNormsAddOne, names::kEnds, names::kAttention, names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

@@ -47,7 +47,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .act_key = "hidden_activation",
                                 .act = "gelu_pytorch_tanh"});
   c.embed_scale = std::sqrt(static_cast<double>(c.dim));
-  c.attn_scale = 1.0 / std::sqrt(h.Float("query_pre_attn_scalar", 256));
+  c.attn_scale = 1.0 / std::sqrt(h.Positive("query_pre_attn_scalar", 256));
   c.attn_softcap = h.FloatOrNull("attn_logit_softcapping", 50.0);
   c.logit_softcap = h.FloatOrNull("final_logit_softcapping", 30.0);
   c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);

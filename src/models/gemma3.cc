@@ -70,7 +70,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .act_key = "hidden_activation",
                                 .act = "gelu_pytorch_tanh"});
   c.embed_scale = std::sqrt(static_cast<double>(c.dim));
-  c.attn_scale = 1.0 / std::sqrt(h.Float("query_pre_attn_scalar", 256));
+  c.attn_scale = 1.0 / std::sqrt(h.Positive("query_pre_attn_scalar", 256));
   c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);
   c.attn_softcap = h.Float("attn_logit_softcapping", 0);
   c.logit_softcap = h.Float("final_logit_softcapping", 0);

@@ -1,14 +1,13 @@
 #include "models/gguf_export.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
 #include "models/gguf_key_writer.h"
 #include "models/same_plan.h"
+#include "models/spare_tensors.h"
 
 namespace lucid {
 namespace {
@@ -16,8 +15,6 @@ namespace {
 constexpr std::string_view kDivisors = "rope_freqs.weight";
 constexpr std::string_view kLongFactors = "rope_factors_long.weight";
 constexpr std::string_view kShortFactors = "rope_factors_short.weight";
-constexpr float kLargestF16 = 65504.0f;
-constexpr int64_t kPieceValues = int64_t{1} << 16;
 
 // The part of a fused tensor that a slot is, in GGUF's order of rows.
 Rows GgufPart(Rows stored) {
@@ -31,19 +28,6 @@ Rows GgufPart(Rows stored) {
     default:
       return stored;
   }
-}
-
-// "blk.12.attn_q" -> "blk.{}.attn_q" and "12"
-std::pair<std::string, std::string> SplitLayer(const std::string& slot) {
-  if (!slot.starts_with("blk.")) return {slot, ""};
-  const size_t end = slot.find('.', 4);
-  return {"blk.{}" + slot.substr(end), slot.substr(4, end - 4)};
-}
-
-std::string WithLayer(std::string_view pattern, const std::string& layer) {
-  std::string name(pattern);
-  if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, layer);
-  return name;
 }
 
 // What the folder keeps in one tensor goes to one tensor, where GGUF has a name for it; else every
@@ -120,20 +104,22 @@ class Planner {
       if (layer.rope.scaling != RopeSpec::Scaling::kLlama3) continue;
       RopeSpec plain = layer.rope;
       plain.scaling = RopeSpec::Scaling::kNone;
-      const std::vector<float> scaled = InverseFrequencies(layer.rope, 1, {});
-      divisors_ = InverseFrequencies(plain, 1, {});
-      for (size_t i = 0; i < scaled.size(); ++i) divisors_[i] /= scaled[i];
-      AddNumbers(kDivisors, divisors_);
+      const std::vector<float> scaled = InverseFrequencies(layer.rope, 1);
+      std::vector<float> divisors = InverseFrequencies(plain, 1);
+      for (size_t i = 0; i < scaled.size(); ++i) divisors[i] /= scaled[i];
+      AddNumbers(kDivisors, std::move(divisors));
       return;
     }
   }
 
   Status AddWeights() {
+    std::unordered_set<std::string_view> read;
     for (const Value v : model_.plan.Weights()) {
       const ValueInfo& slot = model_.plan.Info(v);
       LUCID_ASSIGN_OR_RETURN(
           const LoadedWeight weight,
           LoadWeight(slot, *model_.arch, model_.config, *model_.checkpoint, Contents::kNone));
+      for (const TensorEntry* source : weight.sources) read.insert(source->name);
       const std::string name = TensorName(*model_.arch, slot.name, weight.rows);
       const auto [at, added] = index_.emplace(name, out_.tensors.size());
       if (added) {
@@ -144,6 +130,7 @@ class Planner {
         tensor.shape[0] += weight.tensor.shape[0];
       }
     }
+    LUCID_RETURN_IF_ERROR(SpareTensors(*model_.arch, model_.config, *model_.checkpoint, read));
     return {};
   }
 
@@ -185,7 +172,7 @@ class Planner {
     LUCID_RETURN_IF_ERROR(ValidateConfig(config));
     Plan plan = BuildPlan(*arch, config);
     plan.arch = name;
-    LUCID_RETURN_IF_ERROR(CheckSamePlan(model_.plan, plan, divisors_));
+    LUCID_RETURN_IF_ERROR(CheckSamePlan(model_.plan, plan));
     return DealHeads(config);
   }
 
@@ -220,78 +207,14 @@ class Planner {
   const Model& model_;
   std::optional<DType> type_;
   GgufExport out_;
-  std::vector<float> divisors_;
   std::map<std::string, size_t> index_;  // of out_.tensors
 };
-
-// Which row of a weight is row `r` of the tensor.
-int64_t SourceRow(const ExportTensor& tensor, int64_t r) {
-  if (tensor.head_rows == 0) return r;
-  const int64_t in_head = r % tensor.head_rows;
-  if (in_head >= tensor.rotated_rows) return r;
-  const int64_t half = in_head % 2 == 0 ? 0 : tensor.rotated_rows / 2;
-  return r - in_head + half + in_head / 2;
-}
-
-Status CheckFitsF16(std::span<const float> values, const std::string& name) {
-  for (const float value : values) {
-    if (std::isfinite(value) && std::abs(value) > kLargestF16) {
-      return Err(ErrorCode::kUnsupported,
-                 "tensor {} holds {}, which float16 cannot: choose bf16 or f32", name, value);
-    }
-  }
-  return {};
-}
-
-// One matrix [rows, cols] at `data`, or a vector as rows of one value.
-Status WriteMatrix(const ExportTensor& tensor, const std::byte* data, DType stored, int64_t rows,
-                   int64_t cols, const ByteSink& write) {
-  const int64_t stride = RowBytes(stored, cols);
-  if (stored == tensor.type && tensor.head_rows == 0) {
-    return write({data, static_cast<size_t>(rows * stride)});
-  }
-  const int64_t piece = std::max<int64_t>(1, kPieceValues / cols);
-  std::vector<float> values(static_cast<size_t>(piece * cols));
-  std::vector<std::byte> encoded;
-  for (int64_t first = 0; first < rows; first += piece) {
-    const int64_t n = std::min(piece, rows - first);
-    for (int64_t i = 0; i < n; ++i) {
-      Info(stored).decode(data + SourceRow(tensor, first + i) * stride, values.data() + i * cols,
-                          cols);
-    }
-    const std::span<const float> used(values.data(), static_cast<size_t>(n * cols));
-    if (tensor.type == DType::kF16) LUCID_RETURN_IF_ERROR(CheckFitsF16(used, tensor.name));
-    encoded.resize(static_cast<size_t>(RowBytes(tensor.type, n * cols)));
-    Info(tensor.type).encode(used.data(), encoded.data(), n * cols);
-    LUCID_RETURN_IF_ERROR(write(encoded));
-  }
-  return {};
-}
 
 }  // namespace
 
 Result<GgufExport> PlanGgufExport(const Model& model, std::optional<DType> type) {
   LUCID_CHECK(model.checkpoint->format() == Checkpoint::Format::kSafetensors);
   return Planner(model, type).Run();
-}
-
-Status WriteExportTensor(const Model& model, const ExportTensor& tensor, const ByteSink& write) {
-  if (tensor.slots.empty()) return write(std::as_bytes(std::span(tensor.values)));
-  for (const Value v : tensor.slots) {
-    LUCID_ASSIGN_OR_RETURN(const LoadedWeight weight, LoadWeight(model.plan.Info(v), *model.arch,
-                                                                 model.config, *model.checkpoint));
-    const Tensor& w = weight.tensor;
-    if (w.rank == 1) {
-      LUCID_RETURN_IF_ERROR(WriteMatrix(tensor, w.data, w.dtype, w.shape[0], 1, write));
-    } else if (weight.parts.empty()) {
-      LUCID_RETURN_IF_ERROR(WriteMatrix(tensor, w.data, w.dtype, w.rows(), w.cols(), write));
-    } else {
-      for (const std::byte* part : weight.parts) {
-        LUCID_RETURN_IF_ERROR(WriteMatrix(tensor, part, w.dtype, w.shape[1], w.shape[2], write));
-      }
-    }
-  }
-  return {};
 }
 
 }  // namespace lucid

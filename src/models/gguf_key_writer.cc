@@ -102,7 +102,7 @@ void WriteYarn(const RopeSpec& rope, bool latent, GgufKeyWriter& k) {
   k.String("rope.scaling.type", "yarn");
   k.Float("rope.scaling.factor", rope.factor);
   k.Int("rope.scaling.original_context_length", static_cast<int64_t>(rope.original_context));
-  const double attn_factor = rope.attn_factor / YarnAttnFactor(rope.factor);
+  const double attn_factor = rope.attn_factor / YarnAttnFactor(rope);
   // Files of latent attention say it in another key (deepseek.cc).
   if (!latent && attn_factor != 1.0) k.Float("rope.scaling.attn_factor", attn_factor);
   if (rope.ext_factor != 1.0) k.Float("rope.scaling.yarn_ext_factor", rope.ext_factor);
@@ -134,6 +134,11 @@ void WriteRope(const ModelConfig& c, GgufKeyWriter& k) {
       WriteYarn(*rope, c.mla.kv_lora > 0, k);
       break;
     case RopeSpec::Scaling::kLongRope:  // its factors are tensors
+      k.Note(fmt::format(
+          "llama.cpp takes LongRoPE's long factors where the context is larger than {0} "
+          "tokens, this model where the text is longer: in larger contexts texts of up "
+          "to {0} tokens give other results there",
+          static_cast<int64_t>(rope->original_context)));
       k.String("rope.scaling.type", "longrope");
       k.Float("rope.scaling.attn_factor", rope->attn_factor);
       k.Int("rope.scaling.original_context_length", static_cast<int64_t>(rope->original_context));
@@ -184,13 +189,6 @@ void WriteCommonKeys(const ModelConfig& c, GgufKeyWriter& k) {
   WriteWindows(c, k);
   WriteRope(c, k);
   WriteExperts(c, k);
-}
-
-void WriteGraniteScales(const ModelConfig& c, GgufKeyWriter& k) {
-  k.Float("embedding_scale", c.embed_scale);
-  k.Float("residual_scale", c.residual_scale);
-  k.Float("attention.scale", c.attn_scale);
-  k.Float("logit_scale", 1.0 / c.logit_scale);
 }
 
 void NoteQwenExperts(const ModelConfig& c, bool normalise, GgufKeyWriter& k) {

@@ -50,8 +50,6 @@ class GgufKeyWriter {
 // What follows from a model's numbers alike for every architecture: sizes, norms, windows,
 // rotations, experts. The inverse of ReadGgufCommon and ReadGgufExperts.
 void WriteCommonKeys(const ModelConfig& c, GgufKeyWriter& keys);
-// The four factors of Granite.
-void WriteGraniteScales(const ModelConfig& c, GgufKeyWriter& keys);
 // What llama.cpp takes for granted of Qwen's experts: whether weights are normalised, and experts
 // in every layer.
 void NoteQwenExperts(const ModelConfig& c, bool normalise, GgufKeyWriter& keys);

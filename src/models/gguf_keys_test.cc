@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -156,10 +157,17 @@ std::string Written(const TempFolder& folder, std::string_view arch, const Setti
     EXPECT_TRUE(added.has_value()) << key;
   }
   const int64_t shape[] = {100, 64};
+  const int64_t positions[] = {128, 64};
   EXPECT_TRUE(writer.AddTensor("token_embd.weight", DType::kF32, shape));
+  if (arch == "gpt2") {
+    EXPECT_TRUE(writer.AddTensor("position_embd.weight", DType::kF32, positions));
+  }
   const std::string path = folder.File("keys.gguf");
   EXPECT_TRUE(writer.Begin(path));
   EXPECT_TRUE(writer.Write(std::vector<std::byte>(100 * 64 * sizeof(float))));
+  if (arch == "gpt2") {
+    EXPECT_TRUE(writer.Write(std::vector<std::byte>(128 * 64 * sizeof(float))));
+  }
   EXPECT_TRUE(writer.Finish());
   return path;
 }
@@ -195,8 +203,7 @@ std::string WhyNot(const std::string& key, const Settings& settings, const std::
     return "already so";
   }
   if (key.starts_with("rope.scaling.yarn_") && !has("rope.scaling.type")) return "not YaRN's";
-  if (key.starts_with("rope.scaling.") && key != "rope.scaling.type" &&
-      key != "rope.scaling.alpha" && !has("rope.scaling.type")) {
+  if (key == "rope.scaling.original_context_length" && !has("rope.scaling.type")) {
     return "nothing is scaled";
   }
   if (key == "rope.scaling.yarn_log_multiplier" && !has("attention.kv_lora_rank")) {
@@ -269,6 +276,37 @@ std::vector<const ArchSpec*> GgufArchs() {
 
 INSTANTIATE_TEST_SUITE_P(Registry, GgufKeys, testing::ValuesIn(GgufArchs()),
                          [](const auto& test) { return std::string(test.param->name); });
+
+// Which values are rotated together, as llama.cpp takes it for each architecture
+// (llama_model_rope_type of llama-model.cpp): no key says it, and a file of ours that is read back
+// cannot show a mistake that its writer and its reader share.
+TEST(GgufPairs, AreThoseOfLlamaCpp) {
+  const std::set<std::string_view> neighbours = {"llama",   "olmo",       "smollm3",
+                                                 "granite", "granitemoe", "command-r",
+                                                 "cohere2", "deepseek2",  "glm4"};
+  const TempFolder folder;
+  for (const ArchSpec* arch : GgufArchs()) {
+    const auto file = GgufFile::Open(Written(folder, arch->gguf, Required(arch->gguf)));
+    ASSERT_TRUE(file.has_value());
+    const Result<ModelConfig> config = arch->from_gguf(**file);
+    ASSERT_TRUE(config.has_value()) << arch->gguf << ": " << config.error().message;
+    for (const LayerConfig& layer : config->layers) {
+      if (!layer.use_rope) continue;
+      EXPECT_EQ(layer.rope.style == RopeStyle::kInterleaved, neighbours.contains(arch->gguf))
+          << arch->gguf;
+    }
+  }
+}
+
+// Gemma 2's converter wrote no caps at first, and all its models have these.
+TEST(GgufDefaults, CapsOfGemma2) {
+  const TempFolder folder;
+  const auto file = GgufFile::Open(Written(folder, "gemma2", kCommon));
+  ASSERT_TRUE(file.has_value());
+  const ModelConfig config = FindArchByGguf("gemma2").value()->from_gguf(**file).value();
+  EXPECT_EQ(config.attn_softcap, 50.0);
+  EXPECT_EQ(config.logit_softcap, 30.0);
+}
 
 }  // namespace
 }  // namespace lucid

@@ -234,8 +234,8 @@ TEST_P(GgufTwin, HasThePlanAndTheWeightsOfTheFolder) {
     const RopeSpec& want = model->config.layers[i].rope;
     const RopeSpec& got = other->config.layers[i].rope;
     EXPECT_NEAR(got.attn_factor, want.attn_factor, 1e-6);
-    const auto want_table = InverseFrequencies(want, 24, {});
-    const auto got_table = InverseFrequencies(got, 24, {});
+    const auto want_table = InverseFrequencies(want, 24);
+    const auto got_table = InverseFrequencies(got, 24);
     ASSERT_EQ(got_table.size(), want_table.size());
     for (size_t j = 0; j < want_table.size(); ++j) EXPECT_NEAR(got_table[j], want_table[j], 1e-6);
   }

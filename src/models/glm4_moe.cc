@@ -13,9 +13,10 @@ namespace {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "glm4moe");
   ModelConfig c = ReadGgufCommon(h, "glm4_moe", RopeStyle::kHalfSplit);
-  c.n_layers -= h.IntOr("nextn_predict_layers", 0);
+  c.n_unrun_layers = std::clamp<int64_t>(h.IntOr("nextn_predict_layers", 0), 0, 4096);
+  c.n_layers -= c.n_unrun_layers;
   c.layers.resize(static_cast<size_t>(std::clamp<int64_t>(c.n_layers, 0, 4096)));
-  if (file.Find("blk.0.attn_q_norm.weight") != nullptr) c.qk_norm = QkNorm::kPerHead;
+  if (h.LayersHave({"attn_q_norm.weight", "attn_k_norm.weight"})) c.qk_norm = QkNorm::kPerHead;
   ReadGgufExperts(h, {.score = RouteScore::kSigmoid, .normalise = true}, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -31,6 +32,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .vocab_size = 151552,
                                 .max_position_embeddings = 131072,
                                 .norm_eps = 1e-5});
+  c.n_unrun_layers = h.Int("num_nextn_predict_layers", 0);
   c.qkv_bias = h.Bool("attention_bias", false);
   if (h.Bool("use_qk_norm", false)) c.qk_norm = QkNorm::kPerHead;
   SetLayers(c, ReadHfRope(h, c, {.partial = 0.5}));
@@ -45,10 +47,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   ReadHfSigmoidRouting(h, /*scale_absent=*/1.0, /*groups_absent=*/1, /*groups_used_absent=*/1, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
 }
 
 // The norm before the experts, by its name in Hugging Face files.
@@ -68,7 +66,7 @@ extern const ArchSpec kGlm4Moe = {
                  names::kExperts},
     .gguf_names = kGgufNames,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

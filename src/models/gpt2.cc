@@ -13,7 +13,11 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "gpt2");
   ModelConfig c = ReadGgufCommon(h, "gpt2", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluTanh;
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  c.norm_bias = c.qkv_bias = c.attn_out_bias = c.ffn_bias = true;
+  if (c.position_rows == 0) {
+    h.Fail({ErrorCode::kInvalidFile, "tensor position_embd.weight is missing"});
+  }
+  SetNoRope(c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -44,10 +48,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   }
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::PlainFfn);
 }
 
 constexpr std::array kNames = {
@@ -88,7 +88,7 @@ extern const ArchSpec kGpt2 = {
     .hf_prefix = "transformer.",
     .hf_names = {kNames},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::PlainBlock,
     .head = parts::Head,
 };
 

@@ -14,6 +14,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "gptneox");
   ModelConfig c = ReadGgufCommon(h, "gpt_neox", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluErf;
+  c.norm_bias = c.qkv_bias = c.attn_out_bias = c.ffn_bias = true;
   c.parallel_block = h.BoolOr("use_parallel_residual", true);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;

@@ -24,6 +24,7 @@ void SetCommon(ModelConfig& c, double limit) {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "gpt-oss");
   ModelConfig c = ReadGgufCommon(h, "gpt_oss", RopeStyle::kHalfSplit);
+  c.qkv_bias = c.attn_out_bias = true;
   ReadGgufExperts(h, kRule, c);
   SetCommon(c, kLimit);
   const int64_t window = h.Int("attention.sliding_window");
@@ -94,10 +95,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 // Gate and up are the even and odd outputs of one matrix, which is transposed unless it is in
 // MXFP4.
 constexpr std::array kHfNames = {
@@ -139,7 +136,7 @@ extern const ArchSpec kGptOss = {
     .to_gguf = ToGguf,
     .gguf_names = kGgufNames,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

@@ -22,9 +22,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .act_key = "activation_function",
                                 .act = "gelu_new"});
   c.norm_bias = c.ffn_bias = c.output_bias = true;
-  RopeSpec rope = ReadHfRope(h, c, {.style = RopeStyle::kInterleaved});
-  rope.rotary_dim = h.Int("rotary_dim", 64);
-  SetLayers(c, rope);
+  SetLayers(c, ReadHfRope(h, c, {.rotary_dim = 64, .style = RopeStyle::kInterleaved}));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

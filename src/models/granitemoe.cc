@@ -2,7 +2,7 @@
 // experts' gate and up matrices are stored as one.
 #include "models/arch.h"
 #include "models/config_readers.h"
-#include "models/gguf_key_writer.h"
+#include "models/granite_scales.h"
 #include "models/moe.h"
 #include "models/parts.h"
 
@@ -15,10 +15,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "granitemoe");
   // As Llama's, converted files have q and k permuted.
   ModelConfig c = ReadGgufCommon(h, "granitemoe", RopeStyle::kInterleaved);
-  c.embed_scale = h.FloatOr("embedding_scale", 1.0);
-  c.residual_scale = h.FloatOr("residual_scale", 1.0);
-  c.logit_scale = 1.0 / h.FloatOr("logit_scale", 1.0);
-  c.attn_scale = h.FloatOr("attention.scale", c.attn_scale);
+  ReadGraniteScales(h, c);
   ReadGgufExperts(h, kRule, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -28,10 +25,7 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   HfConfigReader h(config);
   ModelConfig c = ReadHfCommon(h, "granitemoe", {});
   c.qkv_bias = c.attn_out_bias = h.Bool("attention_bias", false);
-  c.embed_scale = h.Float("embedding_multiplier", 1.0);
-  c.residual_scale = h.Float("residual_multiplier", 1.0);
-  c.attn_scale = h.Float("attention_multiplier", 1.0);
-  c.logit_scale = 1.0 / h.Float("logits_scaling", 1.0);
+  ReadGraniteScales(h, c);
   SetLayers(c, ReadHfRope(h, c));
   ReadHfExperts(h,
                 {.n_experts = "num_local_experts",
@@ -42,10 +36,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                 kRule, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
 }
 
 constexpr std::array kHfNames = {
@@ -68,7 +58,7 @@ extern const ArchSpec kGraniteMoe = {
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
     .to_gguf = WriteGraniteScales,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

@@ -30,10 +30,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kLlama = {
@@ -44,7 +40,7 @@ extern const ArchSpec kLlama = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

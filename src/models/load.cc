@@ -19,13 +19,11 @@ Result<ArchAndConfig> ReadGgufModelConfig(const GgufFile& file) {
   return result;
 }
 
-Result<ArchAndConfig> ReadHfModelConfig(const SafetensorsCheckpoint& checkpoint) {
-  LUCID_ASSIGN_OR_RETURN(const nlohmann::ordered_json config, ReadHfConfig(checkpoint.folder()));
+Result<ArchAndConfig> ReadHfConfigOf(const nlohmann::ordered_json& config) {
   const auto names = config.find("architectures");
   if (names == config.end() || !names->is_array() || names->empty() ||
       !names->front().is_string()) {
-    return Err(ErrorCode::kInvalidFile, "{}/config.json: architectures does not name one",
-               checkpoint.folder());
+    return Err(ErrorCode::kInvalidFile, "config.json: architectures does not name one");
   }
   ArchAndConfig result;
   LUCID_ASSIGN_OR_RETURN(result.arch, FindArchByHf(names->front().get<std::string>()));
@@ -33,24 +31,38 @@ Result<ArchAndConfig> ReadHfModelConfig(const SafetensorsCheckpoint& checkpoint)
   return result;
 }
 
+// The last steps of reading, for every kind of file.
+Result<ArchAndConfig> Finish(Result<ArchAndConfig> read, const RopeOverrides& rope) {
+  if (!read) return read;
+  LUCID_RETURN_IF_ERROR(ValidateConfig(read->config));
+  LUCID_RETURN_IF_ERROR(OverrideRope(read->config, rope));
+  LUCID_RETURN_IF_ERROR(ValidateConfig(read->config));
+  return read;
+}
+
 }  // namespace
 
+Result<ArchAndConfig> ReadModelConfig(const nlohmann::ordered_json& config,
+                                      const RopeOverrides& rope) {
+  return Finish(ReadHfConfigOf(config), rope);
+}
+
 Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOverrides& rope) {
+  if (checkpoint.format() == Checkpoint::Format::kGguf) {
+    return Finish(ReadGgufModelConfig(static_cast<const GgufFile&>(checkpoint)), rope);
+  }
   LUCID_ASSIGN_OR_RETURN(
-      ArchAndConfig result,
-      checkpoint.format() == Checkpoint::Format::kGguf
-          ? ReadGgufModelConfig(static_cast<const GgufFile&>(checkpoint))
-          : ReadHfModelConfig(static_cast<const SafetensorsCheckpoint&>(checkpoint)));
-  LUCID_RETURN_IF_ERROR(ValidateConfig(result.config));
-  LUCID_RETURN_IF_ERROR(OverrideRope(result.config, rope));
-  LUCID_RETURN_IF_ERROR(ValidateConfig(result.config));
-  return result;
+      const nlohmann::ordered_json config,
+      ReadHfConfig(static_cast<const SafetensorsCheckpoint&>(checkpoint).folder()));
+  return ReadModelConfig(config, rope);
 }
 
 namespace {
 
-// The steps after opening know tensors and keys, not the file: name it here.
+// The steps after opening know tensors and keys, not the file: name it here. Errors of a GGUF
+// file's keys begin with it.
 tl::unexpected<Error> In(const std::string& path, const Error& error) {
+  if (error.message.starts_with(path)) return tl::unexpected<Error>(error);
   return Err(error.code, "{}: {}", path, error.message);
 }
 

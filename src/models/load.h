@@ -27,6 +27,9 @@ struct ArchAndConfig {
   ModelConfig config;
 };
 Result<ArchAndConfig> ReadModelConfig(const Checkpoint& checkpoint, const RopeOverrides& rope = {});
+// The same of a config.json alone.
+Result<ArchAndConfig> ReadModelConfig(const nlohmann::ordered_json& config,
+                                      const RopeOverrides& rope = {});
 
 // A model without its weights: `weights` is left empty.
 Result<Model> OpenModel(const std::string& path, const RopeOverrides& rope = {});

@@ -17,10 +17,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kMistral = {
@@ -31,7 +27,7 @@ extern const ArchSpec kMistral = {
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
     .gguf_as = "llama",
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

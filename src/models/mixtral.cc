@@ -27,10 +27,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 constexpr std::array kHfNames = {
     NameRule{"blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.gate.weight"},
     NameRule{"blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.{}.w1.weight"},
@@ -48,7 +44,7 @@ extern const ArchSpec kMixtral = {
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, kHfNames},
     .gguf_as = "llama",
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

@@ -43,6 +43,15 @@ Status CheckRope(const RopeSpec& rope, int64_t head_dim, int64_t layer) {
                "layer {}: longrope has {} short and {} long factors for {} rotated pairs", layer,
                rope.short_factors.size(), rope.long_factors.size(), factors);
   }
+  for (const auto& [list, name] :
+       {std::pair{&rope.short_factors, "short factors"},
+        std::pair{&rope.long_factors, "long factors"}, std::pair{&rope.divisors, "rope_freqs"}}) {
+    const auto bad = std::ranges::find_if(
+        *list, [](float factor) { return !(factor > 0) || !std::isfinite(factor); });
+    if (bad == list->end()) continue;
+    return Err(ErrorCode::kInvalidFile, "layer {}: {} hold {}, must be positive", layer, name,
+               *bad);
+  }
   if (rope.scaling == RopeSpec::Scaling::kLlama3 &&
       !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0)) {
     return Err(ErrorCode::kInvalidFile,

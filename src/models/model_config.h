@@ -1,5 +1,4 @@
-// ModelConfig: the validated numbers of a model, the same whatever file they came from. No strings
-// after load.
+// ModelConfig: the validated numbers of a model, the same whatever file they came from.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +55,8 @@ struct LayerConfig {
 struct ModelConfig {
   std::string arch;  // ArchSpec::name
   int64_t n_layers = 0;
-  int64_t dim = 0;  // width of the residual stream
+  int64_t n_unrun_layers = 0;  // behind the last: they predict further tokens, which nothing asks
+  int64_t dim = 0;             // width of the residual stream
   int64_t ffn_dim = 0;
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;
@@ -88,7 +88,6 @@ struct ModelConfig {
   bool parallel_block = false;      // attention and FFN read the same residual stream
   bool residual_from_norm = false;  // what a half adds to is its normed input
   bool shared_norm = false;         // a parallel block has one norm for both
-  bool rope_freq_factors = false;   // the file brings divisors of the rope frequencies
   bool attn_sinks = false;          // every head has a score without a value
   MoeConfig moe;
   MlaConfig mla;

@@ -61,15 +61,12 @@ void ReadGgufExperts(GgufHparams& h, const RoutingRule& rule, ModelConfig& c) {
   moe.glu.act = c.act;
   moe.shared_dim = h.IntOr("expert_shared_feed_forward_length",
                            h.IntOr("expert_shared_count", 0) * moe.expert_dim);
-  const int64_t first = h.IntOr("leading_dense_block_count", 0);
-  const auto has = [&](const char* name) {
-    return h.file().Find(fmt::format("blk.{}.{}", first, name)) != nullptr;
-  };
-  moe.router_bias = has("ffn_gate_inp.bias");
-  moe.choice_bias = has("exp_probs_b.bias");
-  moe.expert_bias = has("ffn_down_exps.bias");
-  moe.shared_gate = has("ffn_gate_inp_shexp.weight");
-  SetExpertLayers(c, first);
+  moe.router_bias = h.LayersHave({"ffn_gate_inp.bias"});
+  // Scores by sigmoid and a bias for the choice came together (DeepSeek-V3).
+  moe.choice_bias = moe.rule.score == RouteScore::kSigmoid || h.LayersHave({"exp_probs_b.bias"});
+  moe.expert_bias = h.LayersHave({"ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias"});
+  moe.shared_gate = h.LayersHave({"ffn_gate_inp_shexp.weight"});
+  SetExpertLayers(c, h.IntOr("leading_dense_block_count", 0));
 }
 
 void ReadHfExperts(HfConfigReader& h, const HfExpertKeys& keys, const RoutingRule& rule,
@@ -151,6 +148,10 @@ Value ExpertFfn(Builder& b, const ModelConfig& c, int layer, Value h) {
   const Value y = b.MixExperts(outer, routes.weights);
   return b.Named(moe.shared_dim > 0 ? b.Add(y, SharedExpert(b, c, w, h)) : y,
                  fmt::format("blk.{}.ffn_out", layer));
+}
+
+Value ExpertBlock(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return PreNormBlock(b, c, layer, x, ExpertFfn);
 }
 
 }  // namespace lucid::parts

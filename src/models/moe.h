@@ -46,5 +46,7 @@ namespace lucid::parts {
 //   c.moe.shared_dim > 0 a gated unit ffn_*_shexp for every token, itself times
 //   sigmoid(ffn_gate_inp_shexp h) where c.moe.shared_gate. Else GatedFfn.
 Value ExpertFfn(Builder& b, const ModelConfig& c, int layer, Value h);
+// A pre-norm block (parts.h) with it.
+Value ExpertBlock(Builder& b, const ModelConfig& c, int layer, Value x);
 
 }  // namespace lucid::parts

@@ -15,7 +15,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ModelConfig c = ReadGgufCommon(h, "mpt", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluErf;
   c.alibi_max_bias = h.FloatOr("attention.max_alibi_bias", 8.0);
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  SetNoRope(c);
   if (c.position_rows > 0 || c.alibi_max_bias <= 0) {
     h.Fail({ErrorCode::kUnsupported, "mpt: learned positions are not supported, only ALiBi"});
   }
@@ -31,7 +31,7 @@ void ToGguf(const ModelConfig& c, GgufKeyWriter& keys) {
 void ReadAttention(HfConfigReader& h, ModelConfig& c) {
   c.alibi_max_bias = 8.0;
   if (!h.Has("attn_config")) return;
-  HfConfigReader a(h.json()["attn_config"]);
+  HfConfigReader a(h.json()["attn_config"], "attn_config");
   a.Only("alibi", true);
   a.Only("qk_ln", false);
   a.Only("prefix_lm", false);
@@ -61,13 +61,9 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   h.Only("logit_scale", 1.0);
   h.Only("norm_type", "low_precision_layernorm");
   ReadAttention(h, c);
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  SetNoRope(c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::PlainFfn);
 }
 
 constexpr std::array kNames = {
@@ -96,7 +92,7 @@ extern const ArchSpec kMpt = {
     .hf_names = {kNames},
     .to_gguf = ToGguf,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::PlainBlock,
     .head = parts::Head,
 };
 

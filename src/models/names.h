@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace lucid {
@@ -54,6 +55,15 @@ struct NameRule {
   Rows rows = Rows::kAll;
 };
 using NameTable = std::span<const NameRule>;
+
+// A slot's name without the number of its layer.
+struct SlotName {
+  std::string pattern;  // "blk.{}.attn_q" of "blk.12.attn_q"; the name itself outside of layers
+  std::string layer;    // "12", or ""
+};
+SlotName SplitLayer(std::string_view slot);
+// The name with the number in place of the first "{}".
+std::string WithLayer(std::string_view pattern, std::string_view layer);
 
 namespace names {
 

@@ -13,6 +13,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "nemotron");
   ModelConfig c = ReadGgufCommon(h, "nemotron", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kReluSquared;
+  c.norm_bias = true;
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
@@ -37,10 +38,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::PlainFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kNemotron = {
@@ -52,7 +49,7 @@ extern const ArchSpec kNemotron = {
     .hf_names = {names::kPreNormsAddOne, names::kEnds, names::kPreNorms, names::kAttention,
                  names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::PlainBlock,
     .head = parts::Head,
 };
 

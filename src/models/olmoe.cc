@@ -41,10 +41,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kOlmoe = {
@@ -56,7 +52,7 @@ extern const ArchSpec kOlmoe = {
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kQkNorms,
                  names::kExperts},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

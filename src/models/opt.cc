@@ -33,13 +33,9 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
     h.Fail({ErrorCode::kUnsupported,
             "config.json: word_embed_proj_dim is not hidden_size, which is not supported"});
   }
-  for (LayerConfig& layer : c.layers) layer.use_rope = false;
+  SetNoRope(c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::PlainFfn);
 }
 
 constexpr std::array kNames = {
@@ -76,7 +72,7 @@ extern const ArchSpec kOpt = {
     .hf_prefix = "model.",
     .hf_names = {kNames},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::PlainBlock,
     .head = parts::Head,
 };
 

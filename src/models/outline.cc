@@ -1,9 +1,9 @@
 #include "models/outline.h"
 
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "format/hf_config.h"
@@ -37,15 +37,6 @@ bool HasMoreBits(int64_t layer, int64_t n_layers) {
   return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
 }
 
-// The layer of "blk.12.attn_q" and the rest of the name; -1 and the whole name outside of layers.
-std::pair<int64_t, std::string_view> SplitSlot(std::string_view slot) {
-  if (!slot.starts_with("blk.")) return {-1, slot};
-  const size_t end = slot.find('.', 4);
-  int64_t layer = -1;
-  std::from_chars(slot.data() + 4, slot.data() + end, layer);
-  return {layer, slot.substr(end + 1)};
-}
-
 // What rows of n_in values can have where blocks of `type` do not divide them.
 DType Fitting(DType type, int64_t n_in) {
   if (n_in % Info(type).block_elems == 0) return type;
@@ -59,15 +50,16 @@ bool IsVector(const ValueInfo& info) {
   return info.shape.rank == 1 || info.name.ends_with(".bias");
 }
 
-bool IsRouter(std::string_view slot) {
-  return slot.starts_with("ffn_gate_inp");
+bool IsRouter(const ValueInfo& info) {
+  return SplitLayer(info.name).pattern.starts_with("blk.{}.ffn_gate_inp");
 }
 
 DType TypeOf(const Mix& mix, const ValueInfo& info, bool has_output, int64_t n_layers) {
-  const auto [layer, slot] = SplitSlot(info.name);
+  const auto [slot, layer] = SplitLayer(info.name);
   const bool last = slot == "output" || (!has_output && slot == "token_embd");
-  const bool feels = slot == "attn_v" || slot == "ffn_down" || slot == "ffn_down_exps";
-  return last || (feels && HasMoreBits(layer, n_layers)) ? mix.more : mix.most;
+  const bool feels =
+      slot == "blk.{}.attn_v" || slot == "blk.{}.ffn_down" || slot == "blk.{}.ffn_down_exps";
+  return last || (feels && HasMoreBits(std::stoll(layer), n_layers)) ? mix.more : mix.most;
 }
 
 std::string MixNames() {
@@ -128,7 +120,7 @@ Result<std::vector<DType>> PublishedTypes(const Plan& plan, const Json& config,
   }
   if (method == "fp8") {
     return PlainTypes(plan, *type, DType::kF8E4M3, [](const ValueInfo& info) {
-      return info.name.starts_with("blk.") && !IsRouter(SplitSlot(info.name).second);
+      return info.name.starts_with("blk.") && !IsRouter(info);
     });
   }
   if (!method.empty()) {
@@ -141,19 +133,12 @@ Result<std::vector<DType>> PublishedTypes(const Plan& plan, const Json& config,
 }
 
 Status ReadOutline(Model& model, const Json& config, const RopeOverrides& rope) {
-  const auto names = config.find("architectures");
-  if (names == config.end() || !names->is_array() || names->empty() ||
-      !names->front().is_string()) {
-    return Err(ErrorCode::kInvalidFile, "architectures does not name one");
-  }
-  LUCID_ASSIGN_OR_RETURN(model.arch, FindArchByHf(names->front().get<std::string>()));
   // How weights are quantised changes their types, and no shape.
   Json shapes = config;
   shapes.erase("quantization_config");
-  LUCID_ASSIGN_OR_RETURN(model.config, model.arch->from_hf(shapes));
-  LUCID_RETURN_IF_ERROR(ValidateConfig(model.config));
-  LUCID_RETURN_IF_ERROR(OverrideRope(model.config, rope));
-  LUCID_RETURN_IF_ERROR(ValidateConfig(model.config));
+  LUCID_ASSIGN_OR_RETURN(ArchAndConfig read, ReadModelConfig(shapes, rope));
+  model.arch = read.arch;
+  model.config = std::move(read.config);
   model.plan = BuildPlan(*model.arch, model.config);
   return VerifyPlan(model.plan);
 }
@@ -193,7 +178,7 @@ Result<std::vector<DType>> TypesOfMix(const Plan& plan, const ModelConfig& confi
   std::vector<DType> types(plan.values.size(), DType::kF32);
   for (const Value v : plan.Weights()) {
     const ValueInfo& info = plan.Info(v);
-    if (IsVector(info) || IsRouter(SplitSlot(info.name).second)) continue;
+    if (IsVector(info) || IsRouter(info)) continue;
     types[static_cast<size_t>(v.id)] = Fitting(TypeOf(chosen, info, has_output, config.n_layers),
                                                info.shape[info.shape.rank - 1].size);
   }

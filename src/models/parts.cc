@@ -26,9 +26,7 @@ Value NormHeads(Builder& b, const ModelConfig& c, int layer, Value x, int64_t he
 }
 
 Value Rotate(Builder& b, const ModelConfig& c, const LayerConfig& l, Value x) {
-  if (!l.use_rope) return x;
-  const Value factors = c.rope_freq_factors ? b.Vec("rope_freqs", l.rope.rotary_dim / 2) : Value{};
-  return b.Rope(x, c.head_dim, l.rope, factors);
+  return l.use_rope ? b.Rope(x, c.head_dim, l.rope) : x;
 }
 
 }  // namespace
@@ -126,6 +124,14 @@ Value AddResidual(Builder& b, const ModelConfig& c, Value x, Value h) {
 Value PreNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn) {
   x = AddResidual(b, c, x, Attention(b, c, layer, Norm(b, c, layer, x, "attn_norm")));
   return AddResidual(b, c, x, ffn(b, c, layer, Norm(b, c, layer, x, "ffn_norm")));
+}
+
+Value GatedBlock(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return PreNormBlock(b, c, layer, x, GatedFfn);
+}
+
+Value PlainBlock(Builder& b, const ModelConfig& c, int layer, Value x) {
+  return PreNormBlock(b, c, layer, x, PlainFfn);
 }
 
 Value ParallelBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn,

@@ -40,6 +40,9 @@ Value AddResidual(Builder& b, const ModelConfig& c, Value x, Value h);
 // x + Attention(norm x), then x + ffn(norm x): the block of GPT-2, Llama and most others.
 using Ffn = Value (*)(Builder& b, const ModelConfig& c, int layer, Value h);
 Value PreNormBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn);
+// The same with GatedFfn or PlainFfn, as ArchSpec::block wants it (with experts: moe.h).
+Value GatedBlock(Builder& b, const ModelConfig& c, int layer, Value x);
+Value PlainBlock(Builder& b, const ModelConfig& c, int layer, Value x);
 // x + attention(norm x) + ffn(norm x), with one norm for both (attn_norm), or the slot `ffn_norm`
 // for the FFN's where that is not empty.
 Value ParallelBlock(Builder& b, const ModelConfig& c, int layer, Value x, Ffn ffn,

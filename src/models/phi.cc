@@ -13,6 +13,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "phi2");
   ModelConfig c = ReadGgufCommon(h, "phi", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluTanh;
+  c.norm_bias = c.qkv_bias = c.attn_out_bias = c.ffn_bias = c.output_bias = true;
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }

@@ -31,13 +31,9 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
                                 .vocab_size = 32064,
                                 .max_position_embeddings = 4096,
                                 .norm_eps = 1e-5});
-  SetLayers(c, ReadHfRope(h, c), h.Int("sliding_window", 0));
+  SetLayers(c, ReadHfRope(h, c, {.original_context = 4096}), h.Int("sliding_window", 0));
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
-}
-
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
 }
 
 constexpr std::array kNames = {
@@ -61,7 +57,7 @@ extern const ArchSpec kPhi3 = {
     .hf_names = {kNames, names::kEnds, names::kPreNorms, names::kFusedGateUp},
     .to_gguf = ToGguf,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

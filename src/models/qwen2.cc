@@ -10,6 +10,7 @@ namespace {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "qwen2");
   ModelConfig c = ReadGgufCommon(h, "qwen2", RopeStyle::kHalfSplit);
+  c.qkv_bias = true;
   ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -29,10 +30,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kQwen2 = {
@@ -43,7 +40,7 @@ extern const ArchSpec kQwen2 = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

@@ -14,6 +14,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   ModelConfig c = ReadGgufCommon(h, "qwen2_moe", RopeStyle::kHalfSplit);
   ReadGgufExperts(h, {.score = RouteScore::kSoftmax}, c);
   if (c.moe.shared_dim == 0) c.moe.shared_dim = c.ffn_dim;
+  c.moe.shared_gate = true;
   ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -45,10 +46,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 constexpr std::array kHfNames = {
     NameRule{"blk.{}.ffn_gate_inp_shexp", "model.layers.{}.mlp.shared_expert_gate.weight"},
     NameRule{"blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
@@ -68,7 +65,7 @@ extern const ArchSpec kQwen2Moe = {
                  kHfNames},
     .to_gguf = ToGguf,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

@@ -31,10 +31,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kQwen3 = {
@@ -45,7 +41,7 @@ extern const ArchSpec kQwen3 = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn, names::kQkNorms},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

@@ -43,10 +43,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::ExpertFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kQwen3Moe = {
@@ -59,7 +55,7 @@ extern const ArchSpec kQwen3Moe = {
                  names::kExperts},
     .to_gguf = ToGguf,
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::ExpertBlock,
     .head = parts::Head,
 };
 

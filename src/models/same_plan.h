@@ -2,16 +2,14 @@
 // and that of the file which it becomes.
 #pragma once
 
-#include <span>
-
 #include "base/result.h"
 #include "plan/plan.h"
 
 namespace lucid {
 
-// Same ops with the same operands and attributes, numbers within 1e-5 of each other. Rotations are
-// compared by their frequencies, those of `file` divided by `divisors` where its ops ask for them;
-// which pairs are rotated may differ. kUnsupported names the first op that differs.
-Status CheckSamePlan(const Plan& folder, const Plan& file, std::span<const float> divisors);
+// Same ops with the same operands and attributes: whole numbers equal, others within 1e-5 of each
+// other. Rotations are compared by their frequencies; which pairs are rotated may differ.
+// kUnsupported names the first op that differs.
+Status CheckSamePlan(const Plan& folder, const Plan& file);
 
 }  // namespace lucid

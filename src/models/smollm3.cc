@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kInterval = 4;
 
-void SetNoRope(ModelConfig& c, int64_t interval) {
+void SetRopeLayers(ModelConfig& c, int64_t interval) {
   for (size_t i = 0; i < c.layers.size(); ++i) {
     c.layers[i].use_rope = interval <= 0 || (static_cast<int64_t>(i) + 1) % interval != 0;
   }
@@ -21,14 +21,14 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "smollm3");
   // The converter permutes q and k as in Llama files.
   ModelConfig c = ReadGgufCommon(h, "smollm3", RopeStyle::kInterleaved);
-  SetNoRope(c, kInterval);
+  SetRopeLayers(c, kInterval);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
 }
 
 // no_rope_layers: 1 where a layer rotates, 0 where it does not.
 void ReadNoRopeLayers(HfConfigReader& h, ModelConfig& c) {
-  SetNoRope(c, h.Int("no_rope_layer_interval", kInterval));
+  SetRopeLayers(c, h.Int("no_rope_layer_interval", kInterval));
   if (!h.Has("no_rope_layers")) return;
   const nlohmann::ordered_json& list = h.json()["no_rope_layers"];
   if (!list.is_array() || list.size() != c.layers.size()) {
@@ -62,10 +62,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kSmollm3 = {
@@ -76,7 +72,7 @@ extern const ArchSpec kSmollm3 = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

@@ -9,8 +9,8 @@ namespace {
 Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "stablelm");
   ModelConfig c = ReadGgufCommon(h, "stablelm", RopeStyle::kHalfSplit, NormKind::kLayer);
-  if (h.BoolOr("use_parallel_residual", false) ||
-      file.Find("blk.0.attn_q_norm.weight") != nullptr) {
+  c.norm_bias = true;
+  if (h.BoolOr("use_parallel_residual", false) || h.LayersHave({"attn_q_norm.weight"})) {
     h.Fail({ErrorCode::kUnsupported,
             "stablelm.use_parallel_residual and norms of q and k (as in StableLM 2 12B) are not "
             "supported"});
@@ -38,10 +38,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::GatedFfn);
-}
-
 }  // namespace
 
 extern const ArchSpec kStablelm = {
@@ -52,7 +48,7 @@ extern const ArchSpec kStablelm = {
     .from_hf = FromHf,
     .hf_names = {names::kEnds, names::kPreNorms, names::kAttention, names::kFfn},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::GatedBlock,
     .head = parts::Head,
 };
 

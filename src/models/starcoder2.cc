@@ -13,6 +13,7 @@ Result<ModelConfig> FromGguf(const GgufFile& file) {
   GgufHparams h(file, "starcoder2");
   ModelConfig c = ReadGgufCommon(h, "starcoder2", RopeStyle::kHalfSplit, NormKind::kLayer);
   c.act = Activation::kGeluTanh;
+  c.norm_bias = true;
   ReadGgufWindows(h, c);
   LUCID_RETURN_IF_ERROR(h.status());
   return c;
@@ -40,10 +41,6 @@ Result<ModelConfig> FromHf(const nlohmann::ordered_json& config) {
   return c;
 }
 
-Value Block(Builder& b, const ModelConfig& c, int layer, Value x) {
-  return parts::PreNormBlock(b, c, layer, x, parts::PlainFfn);
-}
-
 constexpr std::array kFfn = {
     NameRule{"blk.{}.ffn_up", "model.layers.{}.mlp.c_fc.weight"},
     NameRule{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.c_fc.bias"},
@@ -61,7 +58,7 @@ extern const ArchSpec kStarcoder2 = {
     .from_hf = FromHf,
     .hf_names = {kFfn, names::kEnds, names::kPreNorms, names::kAttention},
     .embed = parts::Embed,
-    .block = Block,
+    .block = parts::PlainBlock,
     .head = parts::Head,
 };
 

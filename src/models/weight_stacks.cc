@@ -1,11 +1,10 @@
 #include "models/weight_stacks.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstring>
 #include <span>
 
+#include "models/weight_sources.h"
 #include "tensor/blocks.h"
 
 namespace lucid {
@@ -41,29 +40,17 @@ Selection SelectionOf(Rows rows, const Shape& slot, const ModelConfig& c) {
   }
 }
 
-std::string ShapeText(const Tensor& t) {
-  return fmt::format("[{}]",
-                     fmt::join(std::span(t.shape).first(static_cast<size_t>(t.rank)), ", "));
-}
-
 Status CheckShape(const std::string& name, const Tensor& t, std::initializer_list<int64_t> want) {
   if (t.rank == std::ssize(want) && std::equal(want.begin(), want.end(), t.shape.begin()))
     return {};
-  return Err(ErrorCode::kInvalidFile, "tensor {} has shape {}, the model's numbers want [{}]", name,
-             ShapeText(t), fmt::join(want, ", "));
-}
-
-Status CheckType(const std::string& name, const Tensor& t) {
-  const DTypeInfo& info = Info(t.dtype);
-  if (info.decode != nullptr && t.cols() % info.block_elems == 0) return {};
-  return Err(ErrorCode::kUnsupported,
-             "tensor {} has type {}, which cannot be used as a weight here", name, Name(t.dtype));
+  return tl::unexpected<Error>(Misfit(name, t, std::span(want.begin(), want.size())));
 }
 
 // The matrices of a stack as they lie in the file, each [rows, cols] of `shape`.
 struct Stored {
   Tensor matrix;  // data unset
   std::vector<const std::byte*> parts;
+  std::vector<const TensorEntry*> sources;
 };
 
 // One tensor for each matrix.
@@ -81,37 +68,27 @@ Result<std::optional<Stored>> FindEach(const Shape& slot, const std::string& pat
     LUCID_RETURN_IF_ERROR(CheckShape(name, entry->tensor, shape));
     if (i == 0) {
       stored.matrix = entry->tensor;
-      LUCID_RETURN_IF_ERROR(CheckType(name, stored.matrix));
+      LUCID_RETURN_IF_ERROR(CheckType(stored.matrix, name));
     } else if (entry->tensor.dtype != stored.matrix.dtype) {
       return Err(ErrorCode::kUnsupported, "tensor {} has type {}, others of its stack have {}",
                  name, Name(entry->tensor.dtype), Name(stored.matrix.dtype));
     }
     stored.parts.push_back(entry->tensor.data);
+    stored.sources.push_back(entry);
   }
   return stored;
 }
 
 // One tensor of all.
-Stored SplitStack(const Tensor& t, int64_t n) {
+Stored SplitStack(const TensorEntry* entry, int64_t n) {
+  const Tensor& t = entry->tensor;
   Stored stored;
+  stored.sources = {entry};
   stored.matrix = t;
   stored.matrix.rank = 2;
   stored.matrix.shape = {t.rows() / n, t.cols()};
   for (int64_t i = 0; i < n; ++i) stored.parts.push_back(t.data + i * stored.matrix.bytes());
   return stored;
-}
-
-// out[n_out, n_in] from the selected columns of a stored matrix of plain numbers.
-void CopyTransposed(const Tensor& matrix, const std::byte* data, const Selection& s,
-                    std::byte* out) {
-  const auto size = static_cast<size_t>(Info(matrix.dtype).block_bytes);
-  const int64_t n_in = matrix.rows();
-  for (int64_t i = 0; i < s.count; ++i) {
-    const std::byte* column = data + static_cast<size_t>(s.first + i * s.step) * size;
-    for (int64_t r = 0; r < n_in; ++r, out += size) {
-      std::memcpy(out, column + r * matrix.row_bytes(), size);
-    }
-  }
 }
 
 // Keys of a head [lora, nope] from its rows [nope, lora], which may be quantised: float32 then.
@@ -156,8 +133,10 @@ void CopyMxfp4(const std::byte* blocks, const std::byte* scales, int64_t n_block
   }
 }
 
-Stack Owned(const Shape& slot, DType dtype, Buffer memory) {
+Stack Owned(const Shape& slot, DType dtype, Buffer memory,
+            std::vector<const TensorEntry*> sources) {
   Stack stack;
+  stack.sources = std::move(sources);
   stack.tensor.dtype = dtype;
   stack.tensor.rank = 3;
   stack.tensor.shape = {slot[0].size, slot[1].size, slot[2].size};
@@ -199,7 +178,7 @@ Result<std::optional<Stack>> FindMxfp4(const Shape& slot, const std::string& nam
                 out);
     }
   }
-  return Owned(slot, DType::kMXFP4, std::move(memory));
+  return Owned(slot, DType::kMXFP4, std::move(memory), {blocks, scales});
 }
 
 // The matrices that a tensor, or a tensor each, gives in the shape that the rule wants.
@@ -224,8 +203,8 @@ Result<std::optional<Stored>> FindStored(const Shape& slot, const std::string& n
       LUCID_RETURN_IF_ERROR(CheckShape(name, t, {n, s.stored, slot[2].size}));
     }
   }
-  LUCID_RETURN_IF_ERROR(CheckType(name, t));
-  return SplitStack(t, n);
+  LUCID_RETURN_IF_ERROR(CheckType(t, name));
+  return SplitStack(entry, n);
 }
 
 }  // namespace
@@ -234,7 +213,7 @@ Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& nam
                                        Transform transform, Rows rows, const ModelConfig& c,
                                        const Checkpoint& checkpoint, Contents contents) {
   if (transform == Transform::kMxfp4) return FindMxfp4(slot, name, rows, c, checkpoint, contents);
-  LUCID_ASSIGN_OR_RETURN(const std::optional<Stored> stored,
+  LUCID_ASSIGN_OR_RETURN(std::optional<Stored> stored,
                          FindStored(slot, name, transform, rows, c, checkpoint));
   if (!stored) return std::nullopt;
   const Tensor& matrix = stored->matrix;
@@ -259,6 +238,7 @@ Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& nam
       stack.parts.push_back(part + s.first * matrix.row_bytes());
     }
     stack.tensor.data = stack.parts.front();
+    stack.sources = std::move(stored->sources);
     return stack;
   }
   const DType dtype = keys && !plain ? DType::kF32 : matrix.dtype;
@@ -269,13 +249,13 @@ Result<std::optional<Stack>> FindStack(const Shape& slot, const std::string& nam
     if (keys) {
       CopyKeys(matrix, part, s, dtype, out);
     } else if (transposed) {
-      CopyTransposed(matrix, part, s, out);
+      CopyColumns(matrix, part, s.first, s.step, s.count, out);
     } else {
       CopyRows(matrix, part, s, out);
     }
     out += slot[1].size * RowBytes(dtype, slot[2].size);
   }
-  return Owned(slot, dtype, std::move(memory));
+  return Owned(slot, dtype, std::move(memory), std::move(stored->sources));
 }
 
 Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string& name, Rows rows,
@@ -286,7 +266,7 @@ Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string&
   const Tensor& t = entry->tensor;
   const Selection s = SelectionOf(rows, slot, c);
   LUCID_RETURN_IF_ERROR(CheckShape(name, t, {slot[0].size, s.stored}));
-  LUCID_RETURN_IF_ERROR(CheckType(name, t));
+  LUCID_RETURN_IF_ERROR(CheckType(t, name));
   const auto floats = static_cast<size_t>(slot[0].size * slot[1].size);
   LUCID_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(floats * sizeof(float)));
   auto* out = reinterpret_cast<float*>(memory.data());
@@ -298,6 +278,7 @@ Result<std::optional<Stack>> FindStackBias(const Shape& slot, const std::string&
   Stack stack;
   stack.tensor.rank = 2;
   stack.tensor.shape = {slot[0].size, slot[1].size};
+  stack.sources = {entry};
   stack.tensor.data = memory.data();
   stack.owned = std::move(memory);
   return stack;

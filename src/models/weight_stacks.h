@@ -19,9 +19,10 @@
 namespace lucid {
 
 struct Stack {
-  Tensor tensor;                        // [n, n_out, n_in]; data is that of the first matrix
-  std::vector<const std::byte*> parts;  // where each of the n matrices lies
-  std::optional<Buffer> owned;          // their memory, if they do not lie in the file
+  Tensor tensor;                            // [n, n_out, n_in]; data is that of the first matrix
+  std::vector<const std::byte*> parts;      // where each of the n matrices lies
+  std::optional<Buffer> owned;              // their memory, if they do not lie in the file
+  std::vector<const TensorEntry*> sources;  // the tensors that they are made of
 };
 
 // The stack that a rule's tensor gives, whose name has "{}" where the file keeps every matrix by

@@ -1,124 +1,16 @@
 #include "models/weights.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/weight_sources.h"
 #include "models/weight_stacks.h"
 
 namespace lucid {
 namespace {
-
-// A tensor that may fill a slot.
-struct Source {
-  std::string tensor;
-  Transform transform = Transform::kNone;
-  Rows rows = Rows::kAll;
-};
-
-// "blk.12.attn_q" -> the name with "{}" in place of the layer number, and that number.
-std::pair<std::string, std::string> SplitLayer(const std::string& slot) {
-  if (!slot.starts_with("blk.")) return {slot, ""};
-  const size_t end = slot.find('.', 4);
-  return {"blk.{}" + slot.substr(end), slot.substr(4, end - 4)};
-}
-
-// What may fill the slot, best first.
-std::vector<Source> SourcesOf(const ArchSpec& arch, Checkpoint::Format format,
-                              const std::string& slot) {
-  const auto [pattern, layer] = SplitLayer(slot);
-  std::vector<Source> sources;
-  const auto add_rules = [&, &pattern = pattern, &layer = layer](NameTable rules) {
-    for (const NameRule& rule : rules) {
-      if (rule.slot != pattern) continue;
-      std::string name(rule.tensor);
-      if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, layer);
-      sources.push_back({std::move(name), rule.transform, rule.rows});
-    }
-  };
-  if (format == Checkpoint::Format::kGguf) {
-    sources.push_back({.tensor = slot.ends_with(".bias") ? slot : slot + ".weight"});
-    add_rules(names::kGguf);
-  } else {
-    for (const NameTable& table : arch.hf_names) add_rules(table);
-  }
-  return sources;
-}
-
-// Of every `stride` rows of a stored tensor, the `count` rows from `first` on.
-struct RowGroups {
-  int64_t groups = 1;
-  int64_t stride = 0;
-  int64_t first = 0;
-  int64_t count = 0;
-
-  int64_t stored_rows() const { return groups * stride; }
-};
-
-RowGroups GroupsOf(Rows rows, const ModelConfig& c, int64_t slot_rows) {
-  const int64_t q = c.n_heads * c.head_dim;
-  const int64_t kv = c.n_kv_heads * c.head_dim;
-  const int64_t group_q = q / c.n_kv_heads;
-  const int64_t group = group_q + 2 * c.head_dim;
-  switch (rows) {
-    case Rows::kAll:
-      return {1, slot_rows, 0, slot_rows};
-    case Rows::kQ:
-      return {1, q + 2 * kv, 0, q};
-    case Rows::kK:
-      return {1, q + 2 * kv, q, kv};
-    case Rows::kV:
-      return {1, q + 2 * kv, q + kv, kv};
-    case Rows::kGroupQ:
-      return {c.n_kv_heads, group, 0, group_q};
-    case Rows::kGroupK:
-      return {c.n_kv_heads, group, group_q, c.head_dim};
-    case Rows::kGroupV:
-      return {c.n_kv_heads, group, group_q + c.head_dim, c.head_dim};
-    case Rows::kFirstHalf:
-      return {1, 2 * slot_rows, 0, slot_rows};
-    case Rows::kSecondHalf:
-      return {1, 2 * slot_rows, slot_rows, slot_rows};
-    case Rows::kLatent:
-      return {1, slot_rows + c.mla.rope, 0, slot_rows};
-    case Rows::kRotated:
-      return {1, c.mla.kv_lora + slot_rows, c.mla.kv_lora, slot_rows};
-    case Rows::kEven:
-    case Rows::kOdd:
-    case Rows::kHeadKeys:
-    case Rows::kHeadValues:
-      break;  // of stacks only: weight_stacks.cc
-  }
-  return {};
-}
-
-// The shape in which the file must store the source of a slot; of kFlatten, only its elements.
-std::vector<int64_t> StoredShape(const Source& source, const RowGroups& groups, const Shape& slot) {
-  std::vector<int64_t> shape{groups.stored_rows()};
-  for (int i = 1; i < slot.rank; ++i) shape.push_back(slot[i].size);
-  if (source.transform == Transform::kTranspose) std::reverse(shape.begin(), shape.end());
-  return shape;
-}
-
-bool ShapeFits(const Tensor& tensor, const Source& source, const std::vector<int64_t>& shape) {
-  if (source.transform == Transform::kFlatten) {
-    return tensor.elements() ==
-           std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  }
-  return tensor.rank == std::ssize(shape) &&
-         std::equal(shape.begin(), shape.end(), tensor.shape.begin());
-}
-
-std::string ShapeText(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
 
 // Alignment that loads of this type's elements need; block types are read bytewise.
 size_t ElementAlignment(DType dtype) {
@@ -162,21 +54,6 @@ Result<LoadedWeight> FillFloats(const Tensor& stored, const Source& source, cons
   return filled;
 }
 
-// Columns of the stored matrix [n_in, ...] as rows.
-void CopyTransposed(const Tensor& stored, const RowGroups& groups, std::byte* out) {
-  const auto size = static_cast<size_t>(Info(stored.dtype).block_bytes);
-  const int64_t n_in = stored.shape[0];
-  for (int64_t g = 0; g < groups.groups; ++g) {
-    for (int64_t i = 0; i < groups.count; ++i) {
-      const std::byte* column =
-          stored.data + static_cast<size_t>(g * groups.stride + groups.first + i) * size;
-      for (int64_t r = 0; r < n_in; ++r, out += size) {
-        std::memcpy(out, column + r * stored.row_bytes(), size);
-      }
-    }
-  }
-}
-
 // Matrices keep their type. Rows that follow each other stay in the file.
 Result<LoadedWeight> FillMatrix(const Tensor& stored, const Source& source, const RowGroups& groups,
                                 Contents contents) {
@@ -195,31 +72,12 @@ Result<LoadedWeight> FillMatrix(const Tensor& stored, const Source& source, cons
   std::byte* out = filled.owned->data();
   tensor.data = out;
   if (contents == Contents::kNone) return filled;
-  if (transposed) {
-    CopyTransposed(stored, groups, out);
-  } else {
-    for (int64_t g = 0; g < groups.groups; ++g) {
-      const std::byte* from = stored.row(g * groups.stride + groups.first);
-      out = std::copy_n(from, groups.count * stored.row_bytes(), out);
-    }
+  for (int64_t g = 0; g < groups.groups; ++g) {
+    const int64_t first = g * groups.stride + groups.first;
+    out = transposed ? CopyColumns(stored, stored.data, first, /*step=*/1, groups.count, out)
+                     : std::copy_n(stored.row(first), groups.count * stored.row_bytes(), out);
   }
   return filled;
-}
-
-Status CheckType(const Tensor& tensor, const std::string& name) {
-  if (Info(tensor.dtype).decode != nullptr && tensor.cols() % Info(tensor.dtype).block_elems == 0) {
-    return {};
-  }
-  return Err(ErrorCode::kUnsupported,
-             "tensor {} has type {}, which cannot be used as a weight here", name,
-             Name(tensor.dtype));
-}
-
-Error Misfit(const std::string& name, const Tensor& stored, const std::vector<int64_t>& wanted) {
-  const std::span<const int64_t> is(stored.shape.data(), static_cast<size_t>(stored.rank));
-  return {ErrorCode::kInvalidFile,
-          fmt::format("tensor {} has shape {}, the model's numbers want {}", name, ShapeText(is),
-                      ShapeText(wanted))};
 }
 
 Result<LoadedWeight> FillFrom(const Tensor& stored, const Source& source, const RowGroups& groups,
@@ -240,33 +98,10 @@ Result<std::optional<LoadedWeight>> FillStack(const Source& source, const Shape&
                                         : FindStackBias(slot, source.tensor, source.rows, config,
                                                         checkpoint, contents));
   if (!stack) return std::nullopt;
-  return LoadedWeight{
-      .tensor = stack->tensor, .owned = std::move(stack->owned), .parts = std::move(stack->parts)};
-}
-
-const TensorEntry* FindTensor(const ArchSpec& arch, const Checkpoint& checkpoint,
-                              std::string_view name) {
-  const TensorEntry* entry = checkpoint.Find(name);
-  if (entry != nullptr || arch.hf_prefix.empty() || !name.starts_with(arch.hf_prefix)) return entry;
-  return checkpoint.Find(name.substr(arch.hf_prefix.size()));
-}
-
-// The tensors of which the file has none: "a.weight", or "a.weight (or b.weight, ...)".
-std::string NamesOf(std::span<const Source> sources) {
-  std::vector<std::string> names;
-  const auto add = [&](std::string name) {
-    if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, "0");
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  };
-  for (const Source& source : sources) {
-    if (source.transform == Transform::kMxfp4) {
-      add(source.tensor + "_blocks and " + source.tensor + "_scales");
-    } else {
-      add(source.tensor);
-    }
-  }
-  if (names.size() == 1) return names[0];
-  return fmt::format("{} (or {})", names[0], fmt::join(std::span(names).subspan(1), ", "));
+  return LoadedWeight{.tensor = stack->tensor,
+                      .owned = std::move(stack->owned),
+                      .parts = std::move(stack->parts),
+                      .sources = std::move(stack->sources)};
 }
 
 LoadedWeight From(const Source& source, LoadedWeight weight) {
@@ -311,6 +146,7 @@ Result<LoadedWeight> LoadWeight(const ValueInfo& slot, const ArchSpec& arch,
     LUCID_RETURN_IF_ERROR(CheckType(entry->tensor, source.tensor));
     LUCID_ASSIGN_OR_RETURN(LoadedWeight weight,
                            FillFrom(entry->tensor, source, groups, slot, contents));
+    weight.sources = {entry};
     return From(source, std::move(weight));
   }
   if (misfit) return tl::unexpected<Error>(*misfit);
@@ -324,9 +160,11 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Mode
   weights.parts_.resize(plan.values.size());
   weights.dtypes_.assign(plan.values.size(), DType::kF32);
   weights.mapped_.assign(plan.values.size(), true);
+  std::unordered_set<std::string_view> read;
   for (const Value v : plan.Weights()) {
     LUCID_ASSIGN_OR_RETURN(LoadedWeight filled,
                            LoadWeight(plan.Info(v), arch, config, checkpoint, contents));
+    for (const TensorEntry* source : filled.sources) read.insert(source->name);
     const auto i = static_cast<size_t>(v.id);
     weights.tensors_[i] = filled.tensor;
     weights.dtypes_[i] = filled.tensor.dtype;
@@ -334,6 +172,7 @@ Result<Weights> Weights::Load(const Plan& plan, const ArchSpec& arch, const Mode
     weights.mapped_[i] = !filled.owned.has_value();
     if (filled.owned) weights.owned_.push_back(*std::move(filled.owned));
   }
+  LUCID_ASSIGN_OR_RETURN(weights.passed_over_, SpareTensors(arch, config, checkpoint, read));
   return weights;
 }
 

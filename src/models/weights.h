@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "format/checkpoint.h"
 #include "models/arch.h"
+#include "models/spare_tensors.h"
 #include "plan/plan.h"
 #include "tensor/tensor.h"
 
@@ -30,6 +31,7 @@ struct LoadedWeight {
   std::vector<const std::byte*> parts = {};  // of a stack [n, n_out, n_in]: where each lies
   Transform transform = Transform::kNone;    // of the stored tensor that filled the slot, ...
   Rows rows = Rows::kAll;                    // ... and which of its rows did
+  std::vector<const TensorEntry*> sources = {};  // that tensor, or those of a stack
 };
 
 // For those who do not need all at once; errors as Weights::Load.
@@ -40,8 +42,8 @@ Result<LoadedWeight> LoadWeight(const ValueInfo& slot, const ArchSpec& arch,
 class Weights {
  public:
   // Finds, checks and where needed converts the tensor of every slot. kInvalidFile names the tensor
-  // that is missing, has another shape than the plan declares, or a dtype no kernel can read. The
-  // checkpoint must outlive the weights.
+  // that is missing, has another shape than the plan declares, or a dtype no kernel can read;
+  // kUnsupported one that nothing reads (spare_tensors.h). The checkpoint must outlive the weights.
   static Result<Weights> Load(const Plan& plan, const ArchSpec& arch, const ModelConfig& config,
                               const Checkpoint& checkpoint, Contents contents = Contents::kRead);
   // Weights of these types (by value id; vectors are float32) without a checkpoint: what a model
@@ -62,6 +64,8 @@ class Weights {
   bool mapped(Value v) const { return mapped_[static_cast<size_t>(v.id)]; }
   // Bytes of the copies.
   int64_t owned_bytes() const;
+  // Tensors of the checkpoint that no weight is made of.
+  const std::vector<SpareTensor>& passed_over() const { return passed_over_; }
   // By value id of the plan; kF32 for values that are no weights.
   const std::vector<DType>& dtypes() const { return dtypes_; }
 
@@ -71,6 +75,7 @@ class Weights {
   std::vector<DType> dtypes_;
   std::vector<bool> mapped_;
   std::vector<Buffer> owned_;
+  std::vector<SpareTensor> passed_over_;
 };
 
 }  // namespace lucid

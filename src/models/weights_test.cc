@@ -1,13 +1,15 @@
-// Files that lack a tensor or have it in another shape: of every reference model, each tensor is
-// taken away and reshaped by itself, and the loader must name it.
+// Files that lack a tensor, have it in another shape, or have one more: of every reference model,
+// each tensor is taken away and reshaped by itself, and the loader must name it.
 #include "models/weights.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <string>
 
+#include "format/gguf.h"
 #include "models/load.h"
 
 namespace lucid {
@@ -16,29 +18,41 @@ namespace {
 namespace fs = std::filesystem;
 const std::string kFixtures = std::string(LUCID_SHARED_DIR) + "/fixtures/";
 
-// Another checkpoint, but for one tensor.
+// A Hugging Face checkpoint with other tensors.
 class Changed final : public Checkpoint {
  public:
-  enum class How { kMissing, kFewerRows };
-
-  Changed(const Checkpoint& file, const TensorEntry& entry, How how)
-      : file_(file), entry_(entry), how_(how) {
-    if (how == How::kFewerRows) --entry_.tensor.shape[0];
-  }
-  Format format() const override { return file_.format(); }
-  std::span<const TensorEntry> tensors() const override { return file_.tensors(); }
+  explicit Changed(std::vector<TensorEntry> tensors) : tensors_(std::move(tensors)) {}
+  Format format() const override { return Format::kSafetensors; }
+  std::span<const TensorEntry> tensors() const override { return tensors_; }
   const TensorEntry* Find(std::string_view name) const override {
-    if (name != entry_.name) return file_.Find(name);
-    return how_ == How::kMissing ? nullptr : &entry_;
+    const auto found = std::ranges::find(tensors_, name, &TensorEntry::name);
+    return found == tensors_.end() ? nullptr : &*found;
   }
-  std::span<const std::string> files() const override { return file_.files(); }
-  uint64_t file_bytes() const override { return file_.file_bytes(); }
+  std::span<const std::string> files() const override { return {}; }
+  uint64_t file_bytes() const override { return 0; }
 
  private:
-  const Checkpoint& file_;
-  TensorEntry entry_;
-  How how_;
+  std::vector<TensorEntry> tensors_;
 };
+
+// The model that loading makes of the checkpoint's keys and these tensors: the config is read with
+// them, as it is of a file that has no others.
+Result<Weights> LoadWith(const Model& model, std::vector<TensorEntry> tensors) {
+  if (model.checkpoint->format() == Checkpoint::Format::kSafetensors) {
+    const Changed file(std::move(tensors));
+    return Weights::Load(model.plan, *model.arch, model.config, file, Contents::kNone);
+  }
+  const auto metadata = static_cast<const GgufFile&>(*model.checkpoint).metadata();
+  LUCID_ASSIGN_OR_RETURN(const auto file, GgufFile::Outline({metadata.begin(), metadata.end()},
+                                                            std::move(tensors), "changed"));
+  LUCID_ASSIGN_OR_RETURN(const ArchAndConfig read, ReadModelConfig(*file));
+  const Plan plan = BuildPlan(*read.arch, read.config);
+  return Weights::Load(plan, *read.arch, read.config, *file, Contents::kNone);
+}
+
+std::vector<TensorEntry> TensorsOf(const Model& model) {
+  return {model.checkpoint->tensors().begin(), model.checkpoint->tensors().end()};
+}
 
 // Every reference model in both formats.
 std::vector<std::string> Models() {
@@ -59,28 +73,72 @@ class WeightsOf : public testing::TestWithParam<std::string> {};
 TEST_P(WeightsOf, AMissingOrMisshapenTensorIsNamed) {
   const Result<Model> model = LoadModel(GetParam());
   ASSERT_TRUE(model.has_value()) << model.error().message;
-  std::set<std::string> unused;
-  for (const TensorEntry& entry : model->checkpoint->tensors()) {
-    for (const Changed::How how : {Changed::How::kMissing, Changed::How::kFewerRows}) {
-      const Changed file(*model->checkpoint, entry, how);
-      const auto loaded = Weights::Load(model->plan, *model->arch, model->config, file);
-      if (loaded) {
-        unused.insert(entry.name);
-        continue;
-      }
-      EXPECT_NE(loaded.error().message.find(entry.name), std::string::npos)
-          << entry.name << ": " << loaded.error().message;
-      EXPECT_FALSE(unused.contains(entry.name))
-          << entry.name << " may be missing, but not misshapen";
+  std::set<std::string> passed_over;
+  for (const SpareTensor& spare : model->weights.passed_over()) passed_over.insert(spare.name);
+  const std::vector<TensorEntry> tensors = TensorsOf(*model);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string& name = tensors[i].name;
+    std::vector<TensorEntry> fewer = tensors;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    // The rows of these say how many tokens and positions a GGUF file's model knows.
+    std::vector<TensorEntry> misshapen = tensors;
+    Tensor& tensor = misshapen[i].tensor;
+    const bool counts = name == "token_embd.weight" || name == "position_embd.weight";
+    --tensor.shape[counts ? static_cast<size_t>(tensor.rank) - 1 : 0];
+    if (passed_over.contains(name)) {
+      EXPECT_TRUE(LoadWith(*model, fewer).has_value()) << name;
+      continue;
     }
+    // Of GGUF files alone: no key says that the embedding is not the output matrix as well, or that
+    // there are bands.
+    const bool of_gguf = model->checkpoint->format() == Checkpoint::Format::kGguf;
+    const bool optional = of_gguf && (name == "output.weight" || name == "rope_freqs.weight");
+    const Result<Weights> without = LoadWith(*model, fewer);
+    EXPECT_EQ(without.has_value(), optional) << name;
+    if (!without) {
+      EXPECT_NE(without.error().message.find(name), std::string::npos)
+          << name << ": " << without.error().message;
+    }
+    const Result<Weights> other = LoadWith(*model, misshapen);
+    ASSERT_FALSE(other.has_value()) << name;
+    EXPECT_NE(other.error().message.find(name), std::string::npos)
+        << name << ": " << other.error().message;
   }
-  // What a file may have beside weights: masks that older versions stored, an output matrix that is
-  // the embedding, layers that predict further tokens.
-  for (const std::string& name : unused) {
-    EXPECT_TRUE(name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-                name == "lm_head.weight")
-        << name << " of " << GetParam() << " is not read";
+}
+
+TEST_P(WeightsOf, ATensorThatNothingReadsIsNamed) {
+  const Result<Model> model = LoadModel(GetParam());
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  const bool of_gguf = model->checkpoint->format() == Checkpoint::Format::kGguf;
+  const auto added = [&](const std::string& name, std::initializer_list<int64_t> shape) {
+    std::vector<TensorEntry> tensors = TensorsOf(*model);
+    TensorEntry entry = tensors.front();
+    entry.name = name;
+    entry.tensor.rank = static_cast<int>(shape.size());
+    std::ranges::copy(shape, entry.tensor.shape.begin());
+    tensors.push_back(std::move(entry));
+    return LoadWith(*model, std::move(tensors));
+  };
+  const std::string behind = std::to_string(model->config.n_layers);
+  const std::vector<std::string> unread =
+      of_gguf ? std::vector<std::string>{"blk.0.attn_x.weight", "blk." + behind + ".attn_x.weight"}
+              : std::vector<std::string>{"model.layers.0.self_attn.x.bias",
+                                         "model.layers." + behind + ".x.weight"};
+  for (const std::string& name : unread) {
+    const Result<Weights> loaded = added(name, {8});
+    ASSERT_FALSE(loaded.has_value()) << name;
+    EXPECT_EQ(loaded.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(loaded.error().message.find("tensor " + name + " is in the file"), std::string::npos)
+        << loaded.error().message;
   }
+  if (of_gguf) return;
+  // What earlier versions stored beside weights.
+  for (const std::string name : {"model.layers.0.self_attn.rotary_emb.inv_freq", "h.0.attn.bias"}) {
+    const Result<Weights> loaded = added(name, {1, 1, 8, 8});
+    ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+    EXPECT_EQ(loaded->passed_over().back().name, name);
+  }
+  EXPECT_FALSE(added("h.0.attn.bias", {8}).has_value()) << "a bias, no mask";
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WeightsOf);

@@ -133,17 +133,14 @@ Value Builder::ExactLinear(Value x, Value w, Value bias, Where where) {
   return Emit(OpKind::kLinear, plan_.Info(w).name, {x, w, bias}, LinearAttrs{.exact = true}, where);
 }
 
-Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors,
-                    Where where) {
-  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope",
-              {x, Plan::Batch(BatchInput::kPositions), freq_factors}, RopeAttrs{spec, head_dim},
-              where);
+Value Builder::Rope(Value x, int64_t head_dim, const RopeSpec& spec, Where where) {
+  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope", {x, Plan::Batch(BatchInput::kPositions)},
+              RopeAttrs{spec, head_dim}, where);
 }
 
 Value Builder::RopePart(Value x, int64_t head_dim, int64_t first, const RopeSpec& spec,
-                        Value freq_factors, Where where) {
-  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope",
-              {x, Plan::Batch(BatchInput::kPositions), freq_factors},
+                        Where where) {
+  return Emit(OpKind::kRope, plan_.Info(x).name + ".rope", {x, Plan::Batch(BatchInput::kPositions)},
               RopeAttrs{spec, head_dim, first}, where);
 }
 

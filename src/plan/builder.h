@@ -84,12 +84,10 @@ class Builder {
   // The same, activations never rounded: for routers, where a little tips the choice.
   Value ExactLinear(Value x, Value w, Value bias = {}, Where where = Where::current());
   // [T, heads, head_dim]: q or k [T, heads * head_dim], each head rotated by the batch's positions.
-  // `freq_factors` [rotary_dim / 2] divides the frequencies; may be absent.
-  Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Value freq_factors = {},
-             Where where = Where::current());
+  Value Rope(Value x, int64_t head_dim, const RopeSpec& spec, Where where = Where::current());
   // The same with the rotary_dim values from `first` on of every head.
   Value RopePart(Value x, int64_t head_dim, int64_t first, const RopeSpec& spec,
-                 Value freq_factors = {}, Where where = Where::current());
+                 Where where = Where::current());
   // Declares the cache of the next layer.
   Value Kv(const KvSpec& spec, std::string_view name);
   // Writes k, v [T, heads * dim] (a latent cache has no v) at the batch's positions; returns the

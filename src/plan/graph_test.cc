@@ -239,6 +239,13 @@ TEST(TraceBackTest, DepthIsTheLongestWay) {
   }
   // q is one step before the attention, k and v are two: through the store.
   EXPECT_THAT(depths, ElementsAre(4, 3, 1, 2, 2, 1, 0));
+  // The residual stream is one step before the sum, and five through the feed-forward half.
+  const Graph whole = Make(plan, {.trace_back = "blk.0.out"});
+  depths.clear();
+  for (const GraphBlock& block : whole.blocks) {
+    for (const GraphNode& node : block.nodes) depths.push_back(node.depth);
+  }
+  EXPECT_THAT(depths, ElementsAre(11, 10, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
 }
 
 TEST(TraceBackTest, APartOfALayerIsNoLayerOfTheOthers) {

@@ -18,7 +18,7 @@ constexpr std::array kOps = {
            ops::CostLayerNorm},
     OpInfo{OpKind::kLinear, "linear", "x w bias?", "x W^T (+ bias)", ops::InferLinear,
            ops::CostLinear},
-    OpInfo{OpKind::kRope, "rope", "x positions freq_factors?",
+    OpInfo{OpKind::kRope, "rope", "x positions",
            "pairs (a, b) of a head become (a cos t - b sin t, a sin t + b cos t), t = position * "
            "frequency",
            ops::InferRope, ops::CostRope},
@@ -65,7 +65,7 @@ constexpr std::array kOps = {
     OpInfo{OpKind::kAddRmsNorm, "add_rms_norm", "a b weight",
            "s = a + b; s / sqrt(mean(s^2) + eps) * weight", ops::InferAddRmsNorm,
            ops::CostAddRmsNorm},
-    OpInfo{OpKind::kNormRope, "norm_rope", "x weight positions freq_factors?",
+    OpInfo{OpKind::kNormRope, "norm_rope", "x weight positions",
            "RMS norm of every head, then each pair turned by position as in rope",
            ops::InferNormRope, ops::CostNormRope},
 };

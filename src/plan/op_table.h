@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ struct Workload {
   // False: every query counts with every key of its sequence that a window leaves, as papers count
   // attention (the full square of a prompt).
   bool causal = true;
+  // Experts whose matrices the step read, where it has run and the op that is asked about reads
+  // some (exec/observer.h counts them); else what an even spread touches on average.
+  std::optional<int64_t> touched_experts = {};
 
   Sizes sizes() const;
   // Costs take a single token behind others for one that the model made, all others for given ones.

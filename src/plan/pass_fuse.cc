@@ -129,7 +129,7 @@ std::optional<Match> FuseNormRope(const Context& c, size_t i) {
   Op fused = rope_op;
   fused.kind = OpKind::kNormRope;
   fused.name = JoinedName(norm.name, rope_op.name);
-  fused.inputs = {norm.inputs[0], norm.inputs[1], rope_op.inputs[1], rope_op.inputs[2]};
+  fused.inputs = {norm.inputs[0], norm.inputs[1], rope_op.inputs[1]};
   fused.attrs = NormRopeAttrs{norm_attrs, rope_attrs};
   return Match{std::move(fused), {i, *rope}};
 }

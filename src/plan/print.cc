@@ -32,6 +32,9 @@ std::string PrintRope(const RopeAttrs& rope) {
     text += fmt::format(" short=[{}] long=[{}]", fmt::join(spec.short_factors, ","),
                         fmt::join(spec.long_factors, ","));
   }
+  if (!spec.divisors.empty()) {
+    text += fmt::format(" divisors=[{}]", fmt::join(spec.divisors, ","));
+  }
   if (rope.spec.attn_factor != 1.0) {
     text += fmt::format(" attn_factor={:.6g}", rope.spec.attn_factor);
   }

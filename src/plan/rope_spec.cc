@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include "base/check.h"
 
@@ -80,9 +81,9 @@ std::string_view Name(RopeSpec::Scaling scaling) {
   return "?";
 }
 
-std::vector<float> InverseFrequencies(const RopeSpec& spec, int64_t length,
-                                      std::span<const float> divisors) {
+std::vector<float> InverseFrequencies(const RopeSpec& spec, int64_t length) {
   const int64_t n = spec.rotary_dim / 2;
+  std::span<const float> divisors = spec.divisors;
   if (spec.scaling == RopeSpec::Scaling::kLongRope) {
     const bool is_long = static_cast<double>(length) > spec.original_context;
     divisors = is_long ? spec.long_factors : spec.short_factors;
@@ -107,17 +108,55 @@ double YarnAttnFactor(double factor, double mscale) {
   return factor > 1.0 ? 0.1 * mscale * std::log(factor) + 1.0 : 1.0;
 }
 
+double YarnAttnFactor(const RopeSpec& spec) {
+  return spec.ext_factor == 0 ? 1.0 : YarnAttnFactor(spec.factor);
+}
+
+namespace {
+
+// What the scaling rule has beside a factor and a context.
+std::string DescribeRule(const RopeSpec& spec) {
+  std::string text;
+  if (spec.scaling == RopeSpec::Scaling::kLlama3) {
+    text +=
+        fmt::format(", frequency factors {} and {}", spec.low_freq_factor, spec.high_freq_factor);
+  }
+  if (spec.scaling != RopeSpec::Scaling::kYarn) return text;
+  if (spec.beta_fast != 32.0 || spec.beta_slow != 1.0) {
+    text += fmt::format(", betas {} and {}", spec.beta_fast, spec.beta_slow);
+  }
+  if (spec.ext_factor != 1.0) text += fmt::format(", ext factor {}", spec.ext_factor);
+  if (!spec.truncate) text += ", ramp not rounded";
+  return text;
+}
+
+// The bands that divisors make: how many frequencies stay, are blended, and are fully divided.
+std::string DescribeDivisors(std::span<const float> divisors) {
+  const float largest = *std::ranges::max_element(divisors);
+  const auto kept = std::ranges::count(divisors, 1.0f);
+  const auto full = largest == 1.0f ? 0 : std::ranges::count(divisors, largest);
+  return fmt::format(
+      ", divided by the file's rope_freqs: {} frequencies by 1, {} by {}, {} between", kept, full,
+      largest, std::ssize(divisors) - kept - full);
+}
+
+}  // namespace
+
 std::string Describe(const RopeSpec& spec, int64_t head_dim) {
   std::string text = fmt::format("theta {}, ", spec.theta);
   text += spec.rotary_dim == head_dim
               ? fmt::format("{} dimensions", head_dim)
               : fmt::format("{} of {} dimensions", spec.rotary_dim, head_dim);
-  if (spec.scaling == RopeSpec::Scaling::kNone) return text;
-  text += fmt::format(", {}", Name(spec.scaling));
-  if (spec.scaling != RopeSpec::Scaling::kLongRope) text += fmt::format(" by {}", spec.factor);
-  if (spec.scaling != RopeSpec::Scaling::kLinear && spec.scaling != RopeSpec::Scaling::kNtk) {
+  if (!spec.divisors.empty()) text += DescribeDivisors(spec.divisors);
+  if (spec.scaling != RopeSpec::Scaling::kNone) text += fmt::format(", {}", Name(spec.scaling));
+  const bool by_factor =
+      spec.scaling != RopeSpec::Scaling::kNone && spec.scaling != RopeSpec::Scaling::kLongRope;
+  if (by_factor) text += fmt::format(" by {}", spec.factor);
+  if (spec.scaling != RopeSpec::Scaling::kNone && spec.scaling != RopeSpec::Scaling::kLinear &&
+      spec.scaling != RopeSpec::Scaling::kNtk) {
     text += fmt::format(" from {}", spec.original_context);
   }
+  text += DescribeRule(spec);
   if (spec.attn_factor != 1.0) text += fmt::format(", attention factor {:.6g}", spec.attn_factor);
   return text;
 }

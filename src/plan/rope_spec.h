@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +20,7 @@ struct RopeSpec {
     kNone,
     kLinear,    // every frequency divided by `factor` (Chen et al. 2023, arXiv 2306.15595)
     kNtk,       // theta times factor^(d / (d - 2)): high frequencies stay, low ones are stretched
+                // (bloc97, 2023; factor is what ExLlama and text-generation-webui call alpha)
     kDynamic,   // kNtk with a factor that grows with the sequence beyond original_context
     kYarn,      // linear below a ramp, kept above it (Peng et al. 2023, arXiv 2309.00071)
     kLlama3,    // by bands of wavelengths (Llama 3.1's published code)
@@ -40,6 +40,9 @@ struct RopeSpec {
   double ext_factor = 1.0;         // kYarn: weight of the frequencies that stay
   bool truncate = true;            // kYarn: the ramp's ends are whole dimensions
   std::vector<float> short_factors = {}, long_factors = {};  // kLongRope: [rotary_dim / 2] divisors
+  // What divides each frequency before that, [rotary_dim / 2]: how GGUF files keep the bands of
+  // Llama 3.1 (rope_freqs.weight). Empty: nothing.
+  std::vector<float> divisors = {};
 
   // Whether the frequencies depend on how long the sequence is.
   bool by_length() const { return scaling == Scaling::kDynamic || scaling == Scaling::kLongRope; }
@@ -50,15 +53,18 @@ struct RopeSpec {
 std::string_view Name(RopeSpec::Scaling scaling);
 
 // The rotary_dim / 2 frequencies in radians per position, scaling applied, for a sequence of
-// `length` tokens (which matters only where by_length); `divisors` divides them where not empty.
-std::vector<float> InverseFrequencies(const RopeSpec& spec, int64_t length,
-                                      std::span<const float> divisors);
+// `length` tokens (which matters only where by_length).
+std::vector<float> InverseFrequencies(const RopeSpec& spec, int64_t length);
 
 // What YaRN multiplies cos and sin with when the context grows by `factor` (arXiv 2309.00071,
 // equation 22; `mscale` scales its logarithm).
 double YarnAttnFactor(double factor, double mscale = 1.0);
+// The same for a spec of kYarn: 1 where no frequency stays (ext_factor 0), which is linear scaling,
+// as llama.cpp has it.
+double YarnAttnFactor(const RopeSpec& spec);
 
-// One line for people: "theta 10000, 64 of 128 dimensions, yarn by 4 from 32768".
+// One line for people: "theta 10000, 64 of 128 dimensions, yarn by 4 from 32768"; what differs from
+// the paper's constants follows.
 std::string Describe(const RopeSpec& spec, int64_t head_dim);
 
 // ALiBi (Press et al. 2021, arXiv 2108.12409): head h adds -slope[h] * distance to its scores. The

@@ -54,7 +54,7 @@ TEST(RopeSpecTest, FrequenciesEqualTheFixtures) {
     if (!c.contains("rope_parameters")) continue;
     const std::string name = c["name"];
     const int64_t length = c["seq_len"].is_null() ? 1 : c["seq_len"].get<int64_t>();
-    const std::vector<float> got = InverseFrequencies(SpecOf(c), length, {});
+    const std::vector<float> got = InverseFrequencies(SpecOf(c), length);
     const std::vector<float> want = fixture.Floats(name + ".inv_freq");
     ASSERT_EQ(got.size(), want.size()) << name;
     for (size_t i = 0; i < got.size(); ++i) {
@@ -70,7 +70,10 @@ TEST(RopeSpecTest, FrequenciesEqualTheFixtures) {
 TEST(RopeSpecTest, NtkScalingIsABaseOfItsOwn) {
   const RopeSpec ntk{.rotary_dim = 64, .scaling = Scaling::kNtk, .factor = 8.0};
   const RopeSpec plain{.theta = 10000.0 * std::pow(8.0, 64.0 / 62.0), .rotary_dim = 64};
-  EXPECT_EQ(InverseFrequencies(ntk, 1, {}), InverseFrequencies(plain, 1, {}));
+  EXPECT_EQ(InverseFrequencies(ntk, 1), InverseFrequencies(plain, 1));
+  const RopeSpec by_hand =
+      *Override({.rotary_dim = 64}, {.scaling = Scaling::kNtk, .scale = 8.0}, 2048);
+  EXPECT_EQ(InverseFrequencies(by_hand, 1), InverseFrequencies(plain, 1));
 }
 
 TEST(RopeSpecTest, SlopesEqualTheFixtures) {
@@ -120,7 +123,34 @@ TEST(RopeOverridesTest, YarnTakesWhatItIsToldAndKeepsTheRest) {
   EXPECT_EQ(changed.attn_factor, 1.2);
   EXPECT_DOUBLE_EQ(Override(model, {.yarn_attn_factor = 0.5}, 16384)->attn_factor,
                    0.5 * (0.1 * std::log(4.0) + 1.0));
-  EXPECT_EQ(Override(model, {.yarn_ext_factor = 0.0}, 16384)->ext_factor, 0.0);
+  EXPECT_EQ(Override(model, {.yarn_ext_factor = 0.5}, 16384)->attn_factor, 1.2);
+  const RopeSpec fast = *Override(model, {.yarn_beta_slow = 3.0, .yarn_beta_fast = 24.0}, 16384);
+  EXPECT_EQ(fast.beta_fast, 24.0);
+  EXPECT_EQ(fast.beta_slow, 3.0);
+}
+
+// llama.cpp and the help say so: nothing stays, and cosines keep their size.
+TEST(RopeOverridesTest, YarnWithoutFrequenciesThatStayIsLinear) {
+  const RopeSpec plain{.rotary_dim = 64};
+  const RopeOverrides overrides{.scaling = Scaling::kYarn, .scale = 4.0, .yarn_ext_factor = 0.0};
+  const RopeSpec yarn = *Override(plain, overrides, 2048);
+  const RopeSpec linear = *Override(plain, {.scale = 4.0}, 2048);
+  EXPECT_EQ(InverseFrequencies(yarn, 1), InverseFrequencies(linear, 1));
+  EXPECT_EQ(yarn.attn_factor, 1.0);
+}
+
+TEST(RopeOverridesTest, AnotherScalingTakesThePlaceOfTheModelsWhole) {
+  const RopeSpec llama3{.rotary_dim = 4, .scaling = Scaling::kLlama3, .factor = 8.0};
+  const RopeSpec file{.rotary_dim = 4, .divisors = {1.0f, 8.0f}};
+  const RopeSpec yarn{.rotary_dim = 4, .scaling = Scaling::kYarn, .factor = 8.0};
+  for (const Scaling scaling : {Scaling::kNone, Scaling::kLinear, Scaling::kNtk, Scaling::kYarn}) {
+    const RopeSpec want = *Override({.rotary_dim = 4}, {.scaling = scaling}, 2048);
+    EXPECT_EQ(*Override(file, {.scaling = scaling}, 2048), want) << Name(scaling);
+    EXPECT_EQ(Override(llama3, {.scaling = scaling}, 2048)->factor, 1.0) << Name(scaling);
+  }
+  EXPECT_EQ(Override(yarn, {.scaling = Scaling::kLinear}, 2048)->factor, 8.0);
+  EXPECT_THAT(Override(file, {.scale = 2.0}, 2048).error().message, HasSubstr("rope_freqs"));
+  EXPECT_EQ(Override(file, {.freq_base = 500.0}, 2048)->divisors, file.divisors);
 }
 
 TEST(RopeOverridesTest, WhatDoesNotGoTogetherIsNamed) {
@@ -132,6 +162,11 @@ TEST(RopeOverridesTest, WhatDoesNotGoTogetherIsNamed) {
   const RopeSpec llama3{.rotary_dim = 64, .scaling = Scaling::kLlama3, .factor = 8.0};
   EXPECT_THAT(Override(llama3, {.scale = 2.0}, 2048).error().message, HasSubstr("llama3"));
   EXPECT_EQ(Override(llama3, {.scaling = Scaling::kLinear, .scale = 2.0}, 2048)->factor, 2.0);
+  EXPECT_THAT(
+      Override(plain, {.scaling = Scaling::kYarn, .yarn_beta_fast = 0.5}, 2048).error().message,
+      HasSubstr("--yarn-beta-fast"));
+  EXPECT_THAT(Override(plain, {.scaling = Scaling::kYarn, .freq_base = 0.5}, 2048).error().message,
+              HasSubstr("--rope-freq-base"));
 }
 
 TEST(RopeSpecTest, DescribesItself) {
@@ -143,6 +178,19 @@ TEST(RopeSpecTest, DescribesItself) {
                       .attn_factor = 1.25},
                      32),
             "theta 10000, 16 of 32 dimensions, yarn by 4 from 64, attention factor 1.25");
+  EXPECT_EQ(Describe({.rotary_dim = 16,
+                      .scaling = Scaling::kYarn,
+                      .factor = 4.0,
+                      .original_context = 64,
+                      .beta_fast = 8.0,
+                      .ext_factor = 0.5,
+                      .truncate = false},
+                     16),
+            "theta 10000, 16 dimensions, yarn by 4 from 64, betas 8 and 1, ext factor 0.5, ramp "
+            "not rounded");
+  EXPECT_EQ(Describe({.rotary_dim = 8, .divisors = {1.0f, 1.0f, 2.5f, 8.0f}}, 8),
+            "theta 10000, 8 dimensions, divided by the file's rope_freqs: 2 frequencies by 1, 1 by "
+            "8, 1 between");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ void ScalingTable(const RopeSpec& base, Page& page) {
   plot.y_label = [](double value) { return fmt::format("{:.3g}", value); };
   for (const auto& [name, spec] : rules) {
     head.push_back(name);
-    frequencies.push_back(InverseFrequencies(spec, trained, {}));
+    frequencies.push_back(InverseFrequencies(spec, trained));
     Plot::Line line{name, {}};
     for (size_t i = 0; i < pairs; ++i) {
       line.points.emplace_back(static_cast<double>(i), static_cast<double>(frequencies.back()[i]));
@@ -132,7 +132,7 @@ Status Rope(Subject& subject, Page& page) {
     return {};
   }
   const std::vector<float> frequencies =
-      InverseFrequencies(rope->spec, subject.config().context_length, {});
+      InverseFrequencies(rope->spec, subject.config().context_length);
   page.Heading("In this model");
   page.Facts({{"rotations", Describe(rope->spec, rope->head_dim)},
               {"pairs", fmt::format("{} in a head of {} numbers", rope->spec.rotary_dim / 2,

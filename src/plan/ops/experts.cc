@@ -1,8 +1,9 @@
 // Mixtures of experts: the choice of a token's experts, their matrices, and the weighted sum of
 // what they give.
 //
-// Which experts a step touches is known only once it runs. Costs are those of choices that spread
-// evenly: of E experts, T tokens with k each touch E (1 - (1 - k / E)^T) on average.
+// Which experts a step touches is known only once it has run: then the workload says how many.
+// Before, costs are those of choices that spread evenly: of E experts, T tokens with k each touch
+// E (1 - (1 - k / E)^T) on average.
 #include <cmath>
 
 #include "plan/ops/ops.h"
@@ -12,10 +13,13 @@ namespace {
 
 constexpr int64_t kRouteFlopsPerExpert = 8;  // exponential, sums, comparisons
 
-// What the step reads of the stack [E, ...], on average.
+// What the step reads of the stack [E, ...].
 int64_t TouchedBytes(const Plan& plan, Value stack, int64_t n_used, const Workload& work) {
   if (!stack.present()) return 0;
-  const auto experts = static_cast<double>(plan.Info(stack).shape[0].size);
+  const int64_t n_experts = plan.Info(stack).shape[0].size;
+  if (work.touched_experts)
+    return WeightBytes(plan, stack, work) / n_experts * *work.touched_experts;
+  const auto experts = static_cast<double>(n_experts);
   const double missed = std::pow(1.0 - static_cast<double>(n_used) / experts,
                                  static_cast<double>(work.sizes().tokens));
   return std::llround(static_cast<double>(WeightBytes(plan, stack, work)) * (1.0 - missed));

@@ -8,8 +8,7 @@ namespace {
 constexpr int64_t kRopeFlopsPerPair = 6;
 constexpr int64_t kNormFlopsPerValue = 5;  // as CostRmsNorm
 
-Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Value factors,
-                        const RopeAttrs& rope) {
+Result<Shape> RopeShape(const Op& op, const ValueInfo& x, const RopeAttrs& rope) {
   const int64_t width = x.shape.Width();
   if (rope.head_dim <= 0 || width % rope.head_dim != 0) {
     return Err(ErrorCode::kInvalidArgument, "{}: rows of {} do not split into heads of {}", op.name,
@@ -19,10 +18,6 @@ Result<Shape> RopeShape(const Plan& plan, const Op& op, const ValueInfo& x, Valu
   if (rotary <= 0 || rotary % 2 != 0 || rope.first < 0 || rope.first + rotary > rope.head_dim) {
     return Err(ErrorCode::kInvalidArgument, "{}: rotary_dim {} does not fit head_dim {}", op.name,
                rotary, rope.head_dim);
-  }
-  if (factors.present() && plan.Info(factors).shape != Shape{rotary / 2}) {
-    return Err(ErrorCode::kInvalidArgument, "{}: {} frequency factors, wants {}", op.name,
-               plan.Info(factors).shape.ToString(), rotary / 2);
   }
   return Shape{x.shape[0], width / rope.head_dim, rope.head_dim};
 }
@@ -35,8 +30,8 @@ int64_t RopeFlops(const ValueInfo& x, const RopeAttrs& rope, const Workload& wor
 
 Shapes InferRope(const Plan& plan, const Op& op) {
   LUCID_RETURN_IF_ERROR(NeedInputs(op, 2));
-  LUCID_ASSIGN_OR_RETURN(const Shape shape, RopeShape(plan, op, In(plan, op, 0), op.inputs[2],
-                                                      std::get<RopeAttrs>(op.attrs)));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape,
+                         RopeShape(op, In(plan, op, 0), std::get<RopeAttrs>(op.attrs)));
   return std::vector<Shape>{shape};
 }
 
@@ -55,8 +50,7 @@ Shapes InferNormRope(const Plan& plan, const Op& op) {
     return Err(ErrorCode::kInvalidArgument, "{}: the norm is not over heads of {}", op.name,
                attrs.rope.head_dim);
   }
-  LUCID_ASSIGN_OR_RETURN(const Shape shape,
-                         RopeShape(plan, op, In(plan, op, 0), op.inputs[3], attrs.rope));
+  LUCID_ASSIGN_OR_RETURN(const Shape shape, RopeShape(op, In(plan, op, 0), attrs.rope));
   return std::vector<Shape>{shape};
 }
 
