@@ -173,6 +173,9 @@ Status RunPerplexity(PerplexityFlags flags) {
     flags.model.context = base->header().windows.context;
     flags.stride = base->header().windows.stride;
   }
+  const WindowOptions shape = {.context = flags.model.context, .stride = flags.stride};
+  // Options that make no sense are told before anything is loaded.
+  LUCID_RETURN_IF_ERROR(CountWindows(WindowTokens(shape) + shape.stride, shape));
   ModelFlags model = flags.model;
   model.context = WindowTokens({.context = flags.model.context, .stride = flags.stride});
   LUCID_ASSIGN_OR_RETURN(EngineConfig config, ToEngineConfig(model));
@@ -273,6 +276,8 @@ void AddPerplexityCommand(CLI::App& root, CommandContext& context) {
   CLI::Option* file = command->add_option("-f,--file", flags->file, "the text; -: standard input");
   CLI::Option* chunks =
       command->add_option("--chunks", flags->chunks, "most windows of -c tokens; -1: all")
+          ->check(CLI::Validator(
+              [](const std::string& n) { return n == "0" ? "0 windows score nothing" : ""; }, ""))
           ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
   CLI::Option* stride =
       command
@@ -293,6 +298,8 @@ void AddPerplexityCommand(CLI::App& root, CommandContext& context) {
                           "a JSONL file of contexts and endings (HellaSwag's format) instead of a "
                           "text: how often is the right ending the likeliest");
   command->add_option("--tasks", flags->tasks, "most lines of it; -1: all")
+      ->check(CLI::Validator(
+          [](const std::string& n) { return n == "0" ? "0 lines score nothing" : ""; }, ""))
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40))
       ->needs(choices);
   command->add_flag("--json", flags->json, "print the result as JSON");

@@ -133,12 +133,18 @@ SelfCheck CompareWithReference(const ScoredText& scored, const ScoredText& refer
     }
   }
   const double limit = DivergenceLimit(numerics);
-  // What may be chance, with so few tokens, is none of the kernels' fault.
-  const bool good = kld.mean() - 2 * kld.stderr_of_mean() <= limit;
+  // What may be chance, with so few tokens, is none of the kernels' fault; nor is it that a router
+  // whose scores are nearly equal chooses another expert, which turns a row over. Many such rows
+  // are.
+  constexpr double kSameTop = 0.9;
+  const auto rows = static_cast<double>(reference.rows.size());
+  const bool good = kld.mean() - 2 * kld.stderr_of_mean() <= limit &&
+                    static_cast<double>(same) >= std::min(kSameTop * rows, rows - 1);
   check.state = good ? CheckState::kPassed : CheckState::kFailed;
   check.detail = fmt::format(
-      "{} rows of logits, mean divergence from the reference {:.2g} +/- {:.1g} (at most {:.2g}), "
-      "the same top token in {}, largest difference {:.2g}",
+      "{} rows of logits, mean divergence from the reference {:.2g} +/- {:.1g} (fails beyond "
+      "{:.2g} "
+      "and two errors), the same top token in {} (fails below 90 %), largest difference {:.2g}",
       reference.rows.size(), kld.mean(), kld.stderr_of_mean(), limit, same, largest);
   return check;
 }
