@@ -9,7 +9,7 @@ root="$(cd "$1" && pwd)"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 # What install_deps.sh installs to build with, but for programs.
-mapfile -t packages < <("$here/install_deps.sh" build --list | grep -E -- '^lib.*-dev$|^nlohmann')
+mapfile -t packages < <("$here/install_deps.sh" build --list | grep -E -- '^lib.*-dev$|^nlohmann|^prometheus')
 packages+=(libstdc++6)
 [ "$(cat "$root/packages.txt" 2>/dev/null)" = "${packages[*]}" ] && exit 0
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {

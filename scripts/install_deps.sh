@@ -7,7 +7,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build ccache pkg-config
   libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libexpected-dev
   libpcre2-dev libutf8proc-dev liblzma-dev libhwloc-dev libedit-dev
-  libcurl4-openssl-dev libssl-dev libboost-dev prometheus-cpp-dev libyaml-cpp-dev libxxhash-dev libgtest-dev libgmock-dev
+  libcurl4-openssl-dev libssl-dev libboost1.81-dev prometheus-cpp-dev libyaml-cpp-dev libxxhash-dev libgtest-dev libgmock-dev
   python3 python3-pip ca-certificates)
 test=(libbenchmark-dev python3-venv clang-14 libclang-rt-14-dev clang-format-14 binutils git)
 cross=(g++-aarch64-linux-gnu qemu-user)  # test_aarch64.sh
