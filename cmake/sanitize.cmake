@@ -4,6 +4,10 @@ if(LUCID_SANITIZE)
   add_link_options(-fsanitize=${LUCID_SANITIZE})
   # With sanitizers on, g++ 12 calls members of std::regex uninitialised that are not.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  if(LUCID_SANITIZE STREQUAL "thread")
+    # Asio's fences, which ThreadSanitizer does not see.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
   if(LUCID_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
