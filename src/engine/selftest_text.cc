@@ -11,6 +11,7 @@
 
 #include "engine/chat_prompt.h"
 #include "text/detokenizer.h"
+#include "text/unicode.h"
 
 namespace lucid {
 namespace {
@@ -34,24 +35,8 @@ constexpr std::string_view kParts[] = {
 // A code point that may stand in a text.
 void AppendCodePoint(std::string& text, std::mt19937_64& random) {
   static constexpr std::array<uint32_t, 4> kLimits = {0x80, 0x800, 0x10000, 0x110000};
-  uint32_t c = static_cast<uint32_t>(random() % kLimits[random() % kLimits.size()]);
-  if (c == 0 || (c >= 0xD800 && c < 0xE000)) c = 'a';
-  const auto put = [&text](uint32_t byte) { text += static_cast<char>(byte); };
-  if (c < 0x80) {
-    put(c);
-  } else if (c < 0x800) {
-    put(0xC0 | c >> 6);
-    put(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    put(0xE0 | c >> 12);
-    put(0x80 | (c >> 6 & 0x3F));
-    put(0x80 | (c & 0x3F));
-  } else {
-    put(0xF0 | c >> 18);
-    put(0x80 | (c >> 12 & 0x3F));
-    put(0x80 | (c >> 6 & 0x3F));
-    put(0x80 | (c & 0x3F));
-  }
+  const auto c = static_cast<int32_t>(random() % kLimits[random() % kLimits.size()]);
+  AppendUtf8(c == 0 || (c >= 0xD800 && c < 0xE000) ? 'a' : c, text);
 }
 
 std::string RandomText(std::mt19937_64& random) {
